@@ -18,6 +18,8 @@ import constants::OUT;
 /// is `kv_heads * ceil(heads / kv_heads / 8)`. `reach` is at least 128 and the number of positions that a
 /// token can see: the smaller of `window` and `max_pages * page_size`.
 ///
+/// `attention_split_wide`: the same for heads of more than 256 elements, in blocks of at most 4 heads instead of 8.
+///
 /// `attention_combine`: merges the parts that `attention_split` has written with the same parameters;
 /// writes nothing if there is one chunk. Grid: `[heads, tokens]`.
 ///

@@ -2,23 +2,25 @@
 // Dao et al. 2023), so that one token of a long sequence occupies a whole GPU. A workgroup computes one
 // chunk for up to HEADS query heads of one KV head, and reads each key and value once. Per step of
 // CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
-// summed as in attention.wgsl, eight positions at a time.
+// summed as in attention.wgsl, eight positions at a time. For wide heads each invocation sums OWN_VEC4S vec4s, and there
+// are fewer heads, so that workgroup memory suffices.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
-import package::query::MAX_VEC4S;
-import constants::HEADS;
+import constants::{HEADS, OWN_VEC4S};
 
 const WG: u32 = 64u;
+// vec4s of the largest head.
+const VEC4S: u32 = WG * OWN_VEC4S;
 // Weights of a step that one invocation computes: all of them of one head.
 const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
 @group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1], where several chunks are
-// [HEADS, MAX_VEC4S] queries; in the end [HEADS, WG] sums of values.
-var<workgroup> queries: array<vec4<f32>, HEADS * MAX_VEC4S>;
+// [HEADS, VEC4S] queries; in the end [HEADS, OWN_VEC4S, WG] sums of values.
+var<workgroup> queries: array<vec4<f32>, HEADS * VEC4S>;
 // [CHUNK_STEP, HEADS] scores, then weights.
 var<workgroup> weights: array<f32, CHUNK_STEP * HEADS>;
 var<workgroup> head_offsets: array<u32, CHUNK_STEP>;
@@ -35,7 +37,7 @@ fn store_scores(lid: u32, count: u32, vec4s: u32) {
         var second = key_vec4s(keys.y, vec4s, i);
         for (var u = 0u; u < 4u; u++) {
             for (var h = 0u; h < HEADS; h++) {
-                let x = queries[h * MAX_VEC4S + i + u];
+                let x = queries[h * VEC4S + i + u];
                 scores[h] = vec2(add_dot(x, first[u], scores[h].x), add_dot(x, second[u], scores[h].y));
             }
         }
@@ -44,7 +46,7 @@ fn store_scores(lid: u32, count: u32, vec4s: u32) {
         let first = key_vec4(keys.x, vec4s, i);
         let second = key_vec4(keys.y, vec4s, i);
         for (var h = 0u; h < HEADS; h++) {
-            let x = queries[h * MAX_VEC4S + i];
+            let x = queries[h * VEC4S + i];
             scores[h] = vec2(add_dot(x, first, scores[h].x), add_dot(x, second, scores[h].y));
         }
     }
@@ -70,7 +72,7 @@ fn main(
     if chunk >= chunks || t >= p.tokens {
         return;
     }
-    let vec4s = min((p.head_dim + 3u) / 4u, MAX_VEC4S);
+    let vec4s = min((p.head_dim + 3u) / 4u, VEC4S);
     let first_of_group = x % blocks * HEADS;
     let heads = min(HEADS, group - first_of_group);
     let first_head = kv_head * group + first_of_group;
@@ -78,21 +80,24 @@ fn main(
         // Those beyond the group repeat its last head; nothing reads their results.
         let h = min(i / vec4s, heads - 1u);
         let base = (t * p.heads + first_head + h) * p.head_dim;
-        queries[i / vec4s * MAX_VEC4S + i % vec4s] = load_query(base, i % vec4s);
+        queries[i / vec4s * VEC4S + i % vec4s] = load_query(base, i % vec4s);
     }
     let token = index[t];
     let pages = cache_pages(vec4s);
     let visible = visible_range(token, pages);
     let start = min(visible.x + chunk * chunk_positions(), visible.y);
     let end = min(start + chunk_positions(), visible.y);
-    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th eight positions of a step.
-    let lanes = WG / vec4s;
-    let own_vec4 = lid % vec4s;
-    let lane = lid / vec4s;
+    // Invocation `lid` sums vec4 `lid % columns` and those `columns` further, of every `lanes`-th eight positions of a
+    // step. Beyond the head's end they repeat its last vec4; nothing reads their sums.
+    let columns = (vec4s + OWN_VEC4S - 1u) / OWN_VEC4S;
+    let lanes = WG / columns;
+    let own_vec4 = lid % columns;
+    let lane = lid / columns;
     // Of head `lid % HEADS`; the total is that of this invocation's weights.
     var row_max = LOWEST;
     var total = 0.0;
-    var acc: array<vec4<f32>, HEADS>;
+    // [OWN_VEC4S, HEADS]
+    var acc: array<vec4<f32>, HEADS * OWN_VEC4S>;
     for (var first = start; first < end; first += CHUNK_STEP) {
         let count = min(CHUNK_STEP, end - first);
         // Loops with constant bounds, which compilers unroll.
@@ -127,15 +132,21 @@ fn main(
             rescales[lid] = rescale;
         }
         workgroupBarrier();
-        for (var h = 0u; h < HEADS; h++) {
-            acc[h] *= rescales[h];
+        for (var c = 0u; c < OWN_VEC4S; c++) {
+            for (var h = 0u; h < HEADS; h++) {
+                acc[c * HEADS + h] *= rescales[h];
+            }
         }
         if lane < lanes {
             for (var j = 8u * lane; j < count; j += 8u * lanes) {
                 for (var u = 0u; u < 8u; u++) {
-                    let value = value_vec4(head_offsets[j + u], vec4s, own_vec4);
-                    for (var h = 0u; h < HEADS; h++) {
-                        acc[h] = fma(vec4(weights[(j + u) * HEADS + h]), value, acc[h]);
+                    for (var c = 0u; c < OWN_VEC4S; c++) {
+                        let i = min(own_vec4 + c * columns, vec4s - 1u);
+                        let value = value_vec4(head_offsets[j + u], vec4s, i);
+                        for (var h = 0u; h < HEADS; h++) {
+                            let at = c * HEADS + h;
+                            acc[at] = fma(vec4(weights[(j + u) * HEADS + h]), value, acc[at]);
+                        }
                     }
                 }
             }
@@ -145,8 +156,10 @@ fn main(
     }
     // The queries are read no more; of an empty chunk they are not read at all.
     workgroupBarrier();
-    for (var h = 0u; h < HEADS; h++) {
-        queries[h * WG + lid] = acc[h];
+    for (var c = 0u; c < OWN_VEC4S; c++) {
+        for (var h = 0u; h < HEADS; h++) {
+            queries[h * VEC4S + c * WG + lid] = acc[c * HEADS + h];
+        }
     }
     weights[lid] = total;
     partials[lid] = row_max;
@@ -154,8 +167,9 @@ fn main(
     for (var i = lid; i < heads * vec4s; i += WG) {
         let h = i / vec4s;
         var sum = vec4(0.0);
-        for (var j = i % vec4s; j < lanes * vec4s; j += vec4s) {
-            sum += queries[h * WG + j];
+        let own = i % vec4s % columns + i % vec4s / columns * WG;
+        for (var j = 0u; j < lanes * columns; j += columns) {
+            sum += queries[h * VEC4S + own + j];
         }
         var all = 0.0;
         for (var j = h; j < WG; j += HEADS) {

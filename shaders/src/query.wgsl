@@ -2,7 +2,7 @@
 // in workgroup memory or, with `serial`, in private memory.
 
 /// The largest `head_dim` that the attention kernels support.
-const MAX_HEAD_DIM: u32 = 256u;
+const MAX_HEAD_DIM: u32 = 512u;
 
 // vec4s of the largest head.
 const MAX_VEC4S: u32 = MAX_HEAD_DIM / 4u;

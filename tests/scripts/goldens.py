@@ -69,6 +69,8 @@ PACKED = {"gpt-oss-mxfp4"}
 
 # Name -> configuration of a decoder.
 DECODERS = {}
+# Name -> configuration of a model that reads images as well, whose decoder is tested.
+MULTIMODAL = {}
 # Name -> configuration of an encoder.
 ENCODERS = {}
 # Name -> configuration of an encoder with a head that scores pairs of texts.
@@ -81,13 +83,13 @@ EMBEDDERS = {}
 
 def randomize(model):
     """Draws weights large enough that every block changes the result."""
-    # The bias that only selects experts is a buffer in some classes.
-    biases = [pair for pair in model.named_buffers() if pair[0].endswith("_bias")]
+    # The bias that only selects experts is a buffer in some classes, and so are factors of layers.
+    buffers = [pair for pair in model.named_buffers() if pair[0].endswith(("_bias", "layer_scalar"))]
     with torch.no_grad():
-        for name, p in [*model.named_parameters(), *biases]:
+        for name, p in [*model.named_parameters(), *buffers]:
             if p.dim() >= 2:
                 p.normal_(0, 1.2 / p.shape[-1] ** 0.5)
-            elif "norm" in name:
+            elif "norm" in name or name.endswith(("scale", "layer_scalar")):
                 p.add_(torch.randn_like(p) * 0.2)
             else:
                 p.normal_(0, 0.1)
@@ -228,6 +230,7 @@ def make(name, out):
     kind, configs, golden_of = next(
         row for row in (
             (T.AutoModelForCausalLM, DECODERS, decoder_golden),
+            (T.AutoModelForImageTextToText, MULTIMODAL, decoder_golden),
             (T.AutoModel, ENCODERS, encoder_golden),
             (T.AutoModelForSequenceClassification, RERANKERS, reranker_golden),
             (T.AutoModelForSequenceClassification, CLASSIFIERS, classifier_golden),
@@ -256,7 +259,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=pathlib.Path, default=here.parent / "fixtures/goldens")
     args = parser.parse_args()
-    for name in args.names or [*DECODERS, *ENCODERS, *RERANKERS, *CLASSIFIERS, *EMBEDDERS]:
+    for name in args.names or [*DECODERS, *MULTIMODAL, *ENCODERS, *RERANKERS, *CLASSIFIERS, *EMBEDDERS]:
         make(name, args.out)
 
 
@@ -407,6 +410,24 @@ DECODERS["gemma3n"] = T.Gemma3nTextConfig(
        "vocab_size_per_layer_input": 60, "hidden_size_per_layer_input": 7, "laurel_rank": 5,
        "altup_num_inputs": 3, "altup_active_idx": 1}
 )
+# Wider heads in layers without a window. Made with transformers 5.24.
+GEMMA4 = {
+    **NARROW, "num_hidden_layers": 5, "sliding_window": 5, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+    "global_head_dim": 14, "layer_types": [
+        "sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention",
+    ],
+    "final_logit_softcapping": 5.0,
+}
+DECODERS["gemma4"] = T.Gemma4TextConfig(
+    **GEMMA4, num_kv_shared_layers=2, use_double_wide_mlp=True, vocab_size_per_layer_input=VOCAB,
+    hidden_size_per_layer_input=7,
+)
+# Experts, and heads beyond 256 elements.
+DECODERS["gemma4-moe"] = T.Gemma4TextConfig(
+    **{**GEMMA4, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "global_head_dim": 258,
+       "hidden_size": 26, "num_attention_heads": 2}, num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0,
+    enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=14,
+)
 LATENT = {
     **BASE, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 18, "qk_rope_head_dim": 6,
     "qk_nope_head_dim": 10, "v_head_dim": 9, "n_routed_experts": 6, "num_experts_per_tok": 2,
@@ -421,6 +442,25 @@ DECODERS["deepseek-v3"] = T.DeepseekV3Config(
     **{**LATENT, "q_lora_rank": 13, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
        "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0,
        "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}
+)
+# Texts, for which sections of rotations are alike.
+SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1]}
+MULTIMODAL["qwen2-5-vl"] = T.Qwen2_5_VLConfig(
+    text_config={**NARROW, "rope_parameters": SECTIONS},
+    vision_config={"depth": 1, "hidden_size": 8, "intermediate_size": 6, "num_heads": 2, "out_hidden_size": 30,
+                   "patch_size": 2, "fullatt_block_indexes": [0]},
+)
+MULTIMODAL["qwen3-vl-moe"] = T.Qwen3VLMoeConfig(
+    text_config={**NARROW, "rope_parameters": {**SECTIONS, "mrope_interleaved": True}, "num_hidden_layers": 2,
+                 "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14, "mlp_only_layers": [1]},
+    vision_config={"depth": 1, "hidden_size": 8, "intermediate_size": 6, "num_heads": 2, "out_hidden_size": 30,
+                   "patch_size": 2, "num_position_embeddings": 4, "deepstack_visual_indexes": []},
+)
+ENCODERS["jina-embeddings-v3"] = T.JinaEmbeddingsV3Config(
+    **{key: NARROW[key] for key in (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "max_position_embeddings", "pad_token_id",
+    )}
 )
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (

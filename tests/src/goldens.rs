@@ -57,6 +57,10 @@ pub const CAUSAL: &[&str] = &[
     "phimoe",
     "llama4",
     "gemma3n",
+    "gemma4",
+    "gemma4-moe",
+    "qwen2-5-vl",
+    "qwen3-vl-moe",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded
@@ -74,7 +78,13 @@ pub const RECURRENT: &[&str] = &[
 ];
 
 /// Decoders that GGUF cannot express as they are here.
-pub const NOT_IN_GGUF: &[&str] = &["smollm3", "falcon-h1-biases", "gemma3n"];
+pub const NOT_IN_GGUF: &[&str] = &[
+    "smollm3",
+    "falcon-h1-biases",
+    "gemma3n",
+    "gemma4",
+    "gemma4-moe",
+];
 
 /// The directories of decoders with quantised weights, which `scripts/quantized_goldens.py` makes.
 pub const QUANTIZED: &[&str] = &[
@@ -94,7 +104,13 @@ pub const QUANTIZED: &[&str] = &[
 ];
 
 /// The directories of encoders.
-pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert", "nomic-bert"];
+pub const ENCODERS: &[&str] = &[
+    "bert",
+    "xlm-roberta",
+    "modernbert",
+    "nomic-bert",
+    "jina-embeddings-v3",
+];
 
 /// The directories of encoders with a head that scores pairs of texts.
 pub const RERANKERS: &[&str] = &[

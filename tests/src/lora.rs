@@ -274,8 +274,9 @@ pub fn modules(checkpoint: &Path, transposed: bool) -> Vec<Module> {
         let [rows, cols] = *view.shape() else {
             continue;
         };
-        let is_expert = module.contains("experts") || module.contains("shared_expert");
-        if ends.iter().any(|end| module.ends_with(end)) && !is_expert {
+        let others = ["experts", "shared_expert", "visual."];
+        let is_other = others.iter().any(|other| module.contains(other));
+        if ends.iter().any(|end| module.ends_with(end)) && !is_other {
             let shape = if transposed {
                 [cols, rows]
             } else {

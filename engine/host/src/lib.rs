@@ -80,7 +80,7 @@ pub fn twin(op: &str) -> Option<Twin> {
     if let Some((op, name)) = op.split_once('.') {
         match op {
             "attention" | "attention_tiled" => return Some(attention::attention),
-            "attention_split" => return Some(attention::attention_split),
+            "attention_split" | "attention_split_wide" => return Some(attention::attention_split),
             "full_attention" | "full_attention_tiled" => {
                 return Some(attention::full_attention);
             }

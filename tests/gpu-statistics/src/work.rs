@@ -44,11 +44,11 @@ const WORK: &[Work] = &[
     Work { pattern: "matmul*.cooperative*", unit: "multiply-add", units: "64*EDGE_ROWS*EDGE_TOKENS*16/WG", turns: &[&["64", "0", "0"]], columns: "" },
     // The loop before it finds the largest inputs.
     Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: UNROLLED, columns: "" },
-    // Each lane computes a score over 32 vec4s, takes part in two reductions, and sums the values of half the positions.
+    // Each lane computes a score over 32 vec4s, takes part in two reductions, and sums the values of 32 positions.
     Work {
         pattern: "*attention.*.baseline", unit: "64 positions", units: "WG/64", columns: "",
         // Keys in q8_0 have a loop over 4 blocks.
-        turns: &[&["32", "LANES", "LANES", "WG/2"], &["4", "8", "LANES", "LANES", "WG/2"]],
+        turns: &[&["32", "LANES", "LANES", "32"], &["4", "8", "LANES", "LANES", "32"]],
     },
     // A step of 128 positions: scores by four vec4s, none left over, perhaps a pass over the largest scores, and the
     // values of half the positions, eight at a time.
@@ -57,6 +57,14 @@ const WORK: &[Work] = &[
         turns: &[
             &["8", "0", "8"],
             &["8", "0", "64/HEADS", "8"],
+        ],
+    },
+    // The same for heads of 512: scores over 128 vec4s, and the values of all positions, two vec4s of each.
+    Work {
+        pattern: "attention_split_wide.*", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
+        turns: &[
+            &["32", "0", "16"],
+            &["32", "0", "64/HEADS", "16"],
         ],
     },
     // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:

@@ -96,7 +96,7 @@ fn a_token_reads_weights_and_cache_once() {
         model.traffic(&model.dims(&sizes).unwrap(), positions)
     };
     let spec = generator.decoder().unwrap().spec();
-    let position_bytes = 2 * spec.kv_row_bytes(generator.limits().cache_format) * LAYERS as u64;
+    let position_bytes = 2 * spec.kv_row_bytes(0, generator.limits().cache_format) * LAYERS as u64;
     for positions in [1, 100, 500] {
         let traffic = traffic(1, positions);
         assert_eq!(traffic.cache, positions * position_bytes);

@@ -28,6 +28,20 @@ const TILED: &[Batch] = &[
     chunked_batch([3, 3, 36, 16], 40, &[(100, 67), (3, 2)]),
 ];
 
+/// Batches with heads of more than 256 elements.
+const WIDE: &[Batch] = &[
+    sink_batch([6, 1, 257, 3], 0, 0.0, &[(0, 9), (33, 1)]),
+    batch([2, 2, 512, 16], 5, 5.0, &[(40, 3)]),
+    batch([3, 1, 511, 16], 0, 0.0, &[(70, 1), (3, 30)]),
+];
+
+/// Batches with such heads and long sequences for kernels that compute chunks.
+const WIDE_LONG: &[Batch] = &[
+    sink_batch([8, 1, 512, 16], 0, 0.0, &[(450, 1), (150, 1)]),
+    batch([4, 2, 340, 3], 300, 5.0, &[(899, 1), (40, 1)]),
+    batch([5, 1, 260, 16], 0, 0.0, &[(290, 1), (10, 3)]),
+];
+
 /// Batches with long sequences for kernels that compute chunks.
 const LONG: &[Batch] = &[
     // Chunks of one step, some of them empty.
@@ -107,7 +121,17 @@ fn part_words(b: &Batch) -> usize {
 }
 
 /// A case of `attention` for the kernels that compute chunks.
-fn split(b: &Batch, mut case: Case) -> Case {
+fn split(b: &Batch, case: Case) -> Case {
+    split_in(8, b, case)
+}
+
+/// The same for heads of more than 256 elements.
+fn split_wide(b: &Batch, case: Case) -> Case {
+    split_in(4, b, case)
+}
+
+/// The same with up to `at_once` query heads of a KV head in one workgroup.
+fn split_in(at_once: usize, b: &Batch, mut case: Case) -> Case {
     let group = b.heads / b.kv_heads;
     let capacity = b.max_pages() * b.page_size;
     let reach = match b.window as usize {
@@ -119,7 +143,7 @@ fn split(b: &Batch, mut case: Case) -> Case {
     case.memory.push(close(part_words(b), 4e-6));
     Case {
         grid: vec![
-            b.kv_heads * group.div_ceil(8) * reach.max(CHUNK_STEP as usize),
+            b.kv_heads * group.div_ceil(at_once) * reach.max(CHUNK_STEP as usize),
             case.grid[1],
         ],
         cols: group,
@@ -165,7 +189,8 @@ fn with_lengths(mut case: Case, lengths: &[u32]) -> Case {
 #[test]
 fn causal_kernels_match_the_twin() {
     for format in CacheFormat::ALL {
-        let cases: Vec<_> = BATCHES.iter().map(|b| attention(b, format)).collect();
+        let batches = BATCHES.iter().chain(WIDE);
+        let cases: Vec<_> = batches.map(|b| attention(b, format)).collect();
         check(&format.op("attention"), &cases);
     }
 }
@@ -173,7 +198,7 @@ fn causal_kernels_match_the_twin() {
 #[test]
 fn tiles_match_the_twin() {
     for format in CacheFormat::ALL {
-        let batches = BATCHES.iter().chain(TILED);
+        let batches = BATCHES.iter().chain(TILED).chain(WIDE);
         let causal = batches.clone().map(|b| tiled(b, attention(b, format)));
         check(&format.op("attention_tiled"), &causal.collect::<Vec<_>>());
         let full = batches.map(|b| tiled(b, full_attention(b, format)));
@@ -190,12 +215,18 @@ fn chunks_match_the_twin() {
         let batches = BATCHES.iter().chain(LONG);
         let cases = batches.map(|b| split(b, attention(b, format)));
         check(&format.op("attention_split"), &cases.collect::<Vec<_>>());
+        let wide = WIDE.iter().chain(WIDE_LONG);
+        let cases = wide.map(|b| split_wide(b, attention(b, format)));
+        check(
+            &format.op("attention_split_wide"),
+            &cases.collect::<Vec<_>>(),
+        );
     }
 }
 
 #[test]
 fn merged_chunks_match_the_twin() {
-    let batches = BATCHES.iter().chain(LONG);
+    let batches = BATCHES.iter().chain(LONG).chain(WIDE_LONG);
     check(
         "attention_combine",
         &batches.map(combine).collect::<Vec<_>>(),
@@ -205,7 +236,8 @@ fn merged_chunks_match_the_twin() {
 #[test]
 fn bidirectional_kernels_match_the_twin() {
     for format in CacheFormat::ALL {
-        let cases: Vec<_> = BATCHES.iter().map(|b| full_attention(b, format)).collect();
+        let batches = BATCHES.iter().chain(WIDE);
+        let cases: Vec<_> = batches.map(|b| full_attention(b, format)).collect();
         check(&format.op("full_attention"), &cases);
     }
 }
@@ -216,7 +248,7 @@ proptest! {
     #[test]
     fn kernels_match_the_twin_at_any_size(
         (group, kv_heads) in (1usize..6, 1usize..4),
-        head_dim in 1usize..=256,
+        head_dim in 1usize..=512,
         page_size in prop::sample::select(vec![1usize, 3, 16]),
         (window, chunked, softcap, sinks) in (0u32..9, any::<bool>(), prop::sample::select(vec![0.0f32, 5.0]), any::<bool>()),
         sequences in prop::collection::vec((0usize..100, 1usize..20), 1..4),
@@ -238,7 +270,13 @@ proptest! {
             check_fitting(&format.op("full_attention"), std::slice::from_ref(&full));
             check_fitting(&format.op("attention_tiled"), &[tiled(&batch, causal.clone())]);
             check_fitting(&format.op("full_attention_tiled"), &[tiled(&batch, full)]);
-            check_fitting(&format.op("attention_split"), &[split(&batch, causal)]);
+            match head_dim > 256 {
+                true => check_fitting(
+                    &format.op("attention_split_wide"),
+                    &[split_wide(&batch, causal)],
+                ),
+                false => check_fitting(&format.op("attention_split"), &[split(&batch, causal)]),
+            }
             check_fitting(&format.op("kv_write"), &[kv_write(&batch, format)]);
         }
     }
@@ -318,6 +356,7 @@ fn causal_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
         check_hostile(&format.op("attention"), &cases(whole));
         check_hostile(&format.op("attention_tiled"), &cases(tiled));
         check_hostile(&format.op("attention_split"), &cases(split));
+        check_hostile(&format.op("attention_split_wide"), &cases(split_wide));
         // With room for several chunks.
         let room = Batch {
             sequences: Cow::Borrowed(&[(0, 300); 3]),

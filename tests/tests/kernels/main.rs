@@ -55,6 +55,7 @@ const TESTED: &[&str] = &[
     "attention",
     "attention_combine",
     "attention_split",
+    "attention_split_wide",
     "attention_tiled",
     "batch_matmul",
     "binary",

@@ -110,6 +110,9 @@ fn configurations_of_transformers_4_give_the_same_results() {
             }
             fields.remove("hidden_act");
             fields.insert("activation_function".into(), json!("swiglu"));
+        } else if name == "jina-embeddings-v3" {
+            let theta = fields.remove("rope_parameters").unwrap()["rope_theta"].clone();
+            fields.insert("rope_theta".into(), theta);
         } else if let Some(rope) = fields.remove("rope_parameters") {
             for (old, kind) in [("global", "full"), ("local", "sliding")] {
                 let theta = rope[format!("{kind}_attention")]["rope_theta"].clone();
@@ -136,6 +139,7 @@ fn checkpoints_with_task_heads_and_old_names_give_the_same_results() {
             "bert" => ("bert.", "BertForMaskedLM"),
             "modernbert" => ("model.", "ModernBertForMaskedLM"),
             "nomic-bert" => ("nomic_bert.", "NomicBertForMaskedLM"),
+            "jina-embeddings-v3" => ("roberta.", "JinaEmbeddingsV3ForTokenClassification"),
             _ => ("roberta.", "XLMRobertaForTokenClassification"),
         };
         let text = std::fs::read(directory.join("config.json")).unwrap();
@@ -170,6 +174,9 @@ const GGUF_NAMES: &[(&str, &str)] = &[
     ("intermediate.dense", "ffn_up"),
     ("output.dense", "ffn_down"),
     ("output.LayerNorm", "layer_output_norm"),
+    ("mixer.Wqkv", "attn_qkv"),
+    ("mixer.out_proj", "attn_output"),
+    ("mlp.fc1", "ffn_up"),
     ("emb_ln", "token_embd_norm"),
     ("attn.out_proj", "attn_output"),
     ("norm1", "attn_output_norm"),
@@ -204,10 +211,10 @@ fn encoders_in_gguf_match_transformers() {
     for_each_checkpoint(|name, directory, golden| {
         let text = std::fs::read(directory.join("config.json")).unwrap();
         let config: Value = serde_json::from_slice(&text).unwrap();
-        let is_modern = name == "modernbert";
         let architecture = match name {
             "modernbert" => "modern-bert",
             "nomic-bert" => "nomic-bert",
+            "jina-embeddings-v3" => "jina-bert-v3",
             _ => "bert",
         };
         let mut file = GgufWriter::new(3, false);
@@ -228,10 +235,14 @@ fn encoders_in_gguf_match_transformers() {
             let value = gguf::Value::U32(number(field));
             file = file.key(&format!("{architecture}.{key}"), value);
         }
-        let eps = if is_modern { 1e-5 } else { 1e-12 };
+        let (eps, theta) = match name {
+            "modernbert" => (1e-5, 160_000.0),
+            "jina-embeddings-v3" => (1e-5, 20_000.0),
+            _ => (1e-12, 1000.0),
+        };
         let floats = [
             ("attention.layer_norm_epsilon", eps),
-            ("rope.freq_base", if is_modern { 160_000.0 } else { 1000.0 }),
+            ("rope.freq_base", theta),
         ];
         for (key, value) in floats {
             file = file.key(&format!("{architecture}.{key}"), gguf::Value::F32(value));

@@ -93,9 +93,34 @@ on_every_device_and_class!(logits_and_tokens_match_transformers);
 // One device that poses as a GPU is enough: these take long.
 on_every_device!(chunks_pages_and_steps_do_not_change_tokens);
 
-/// A configuration as transformers 4 wrote it.
+/// A configuration of Gemma 4 as multimodal checkpoints have it.
+fn multimodal_gemma4(mut text: Value) -> Value {
+    let fields = text.as_object_mut().unwrap();
+    let layers = fields.remove("per_layer_config").unwrap();
+    let own = layers.as_object().unwrap().values().next().unwrap().clone();
+    fields.insert("global_head_dim".into(), own["head_dim"].clone());
+    let kv_heads = own.get("num_key_value_heads").cloned();
+    fields.insert(
+        "num_global_key_value_heads".into(),
+        kv_heads.unwrap_or_default(),
+    );
+    fields.remove("architectures");
+    json!({"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "text_config": text})
+}
+
+/// A configuration as transformers 4 wrote it, or as it is published.
 fn older_layout(mut config: Value, type_key: &str) -> Value {
+    if config["model_type"] == "gemma4_text" {
+        return multimodal_gemma4(config);
+    }
     let fields = config.as_object_mut().unwrap();
+    // Models that read images had the fields of their text at the top.
+    if let Some(Value::Object(mut text)) = fields.remove("text_config") {
+        text.retain(|key, value| {
+            !["model_type", "tie_word_embeddings"].contains(&key.as_str()) && !value.is_null()
+        });
+        fields.extend(text);
+    }
     let dtype = fields.remove("dtype").unwrap();
     fields.extend([
         ("torch_dtype".into(), dtype),
@@ -143,6 +168,10 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
     }
     let theta = rope.remove("rope_theta").unwrap();
     let kind = rope.remove("rope_type").unwrap();
+    let kind = match rope.contains_key("mrope_section") {
+        true => json!("mrope"),
+        false => kind,
+    };
     let scaling = if kind == "default" {
         Value::Null
     } else {
@@ -278,6 +307,34 @@ fn fused_experts_give_the_same_bits() {
         run(["convert", "--model", paths[0], "--out", paths[1]]).succeeded();
         assert_rows_close(name, &of(&gguf), &golden.logits);
     }
+}
+
+/// Published checkpoints of Qwen 3 VL store experts transposed.
+#[test]
+fn transposed_experts_give_the_same_bits() {
+    let (directory, golden) = golden::<Golden>("qwen3-vl-moe").unwrap();
+    let copy = with_config(&directory, &config(&directory));
+    let file = std::fs::read(directory.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let transposed = tensors.tensors().into_iter().map(|(name, tensor)| {
+        let data = tensor.data().to_vec();
+        let [experts, rows, cols] = *tensor.shape() else {
+            return (name, tensor.shape().to_vec(), data);
+        };
+        let elements: Vec<&[u8]> = data.chunks_exact(4).collect();
+        let of = |i: usize| i / cols / rows * rows * cols + i % rows * cols + i / rows % cols;
+        let data = (0..elements.len()).flat_map(|i| elements[of(i)]).copied();
+        (name, vec![experts, cols, rows], data.collect())
+    });
+    let transposed: Vec<(String, Vec<usize>, Vec<u8>)> = transposed.collect();
+    let views = transposed.iter().map(|(name, shape, data)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), data).unwrap();
+        (name, view)
+    });
+    let file = safetensors::serialize(views, None).unwrap();
+    std::fs::write(copy.path().join("model.safetensors"), file).unwrap();
+    let of = |model: &Path| logits(Some(model), TestDevice::Host, &golden.tokens, &[]);
+    assert_eq!(of(copy.path()), of(&directory));
 }
 
 #[track_caller]

@@ -2,7 +2,10 @@
 
 use std::{mem::offset_of, ops::AddAssign};
 
-use wisp_graph::{lowering::ParamWord, ops::lowerings::SPLIT_HEADS};
+use wisp_graph::{
+    lowering::ParamWord,
+    ops::lowerings::{SPLIT_HEADS, WIDE_SPLIT_HEADS},
+};
 use wisp_shaders::{Kernel, params::AttentionParams};
 
 use super::{BufferRef, Call, Program};
@@ -73,7 +76,7 @@ impl Program {
                 let bytes = self.matrix_row_bytes(call).saturating_mul(y);
                 Traffic::of_weights(bytes, bytes)
             }
-            "attention" | "attention_split" | "attention_tiled" => {
+            "attention" | "attention_split" | "attention_split_wide" | "attention_tiled" => {
                 self.cache_traffic(call, kernel, op, positions, y)
             }
             _ => Traffic::default(),
@@ -103,6 +106,7 @@ impl Program {
         // How often keys and values are read, and for how many tokens.
         let (times, tokens) = match op {
             "attention_split" => (group.div_ceil(SPLIT_HEADS.into()), y),
+            "attention_split_wide" => (group.div_ceil(WIDE_SPLIT_HEADS.into()), y),
             "attention_tiled" => {
                 let times = group.div_ceil(u64::from(kernel.tile[1].max(1)));
                 (times, y / group.max(1))

@@ -43,7 +43,7 @@ pub struct AttentionSpec {
     pub heads: u32,
     /// KV heads.
     pub kv_heads: u32,
-    /// Elements of one head.
+    /// Elements of one head, at most 512.
     pub head_dim: u32,
     /// Positions in a page of the cache.
     pub page_size: u32,
@@ -189,9 +189,15 @@ impl RunSizes {
     }
 }
 
+/// The elements of a head beyond which `attention_split_wide` computes what `attention_split` does for others.
+const WIDE: u32 = 256;
+
 /// The most query heads of a KV head that `attention_split` computes in one workgroup, which reads the keys and
 /// values once.
 pub const SPLIT_HEADS: u32 = 8;
+
+/// The same of `attention_split_wide`.
+pub const WIDE_SPLIT_HEADS: u32 = 4;
 
 impl AttentionSpec {
     /// Adds the calls for GPUs, of which each run makes those for its sizes.
@@ -228,8 +234,12 @@ impl AttentionSpec {
         let parts = op.scratch(Size::fixed(u64::from(MAX_PARTS) * heads * part));
         let [out, sinks] = [bindings[5], bindings[6]];
         bindings.push(parts);
-        let split = self.format.op("attention_split");
-        let blocks = Size::fixed(kv_heads * group.div_ceil(SPLIT_HEADS.into()));
+        let (split, at_once) = match self.head_dim > WIDE {
+            true => ("attention_split_wide", WIDE_SPLIT_HEADS),
+            false => ("attention_split", SPLIT_HEADS),
+        };
+        let split = self.format.op(split);
+        let blocks = Size::fixed(kv_heads * group.div_ceil(at_once.into()));
         let step = Size::fixed(CHUNK_STEP.into());
         for (reach, length) in [(&step, short), (&run.reach, long.clone())] {
             let grid = [blocks.times(reach), run.tokens.clone()];

@@ -6,7 +6,7 @@ mod flash;
 mod token;
 
 use rayon::prelude::*;
-use wisp_shaders::params::AttentionParams;
+use wisp_shaders::params::{AttentionParams, MAX_HEAD_DIM};
 
 use crate::{
     args::{Args, size},
@@ -16,9 +16,6 @@ use crate::{
 };
 use call::Attention;
 pub(super) use chunks::{attention_combine, attention_split};
-
-/// The largest `head_dim`, as in the kernels.
-pub(super) const MAX_HEAD_DIM: u32 = 256;
 
 /// The twin of `attention.wgsl` and `attention_tiled.wgsl`.
 pub(super) fn attention(args: &Args) -> Result<(), HostError> {

@@ -94,11 +94,12 @@ pub fn to_safetensors(
 /// Returns whether experts are in MXFP4.
 fn packed_experts(files: &ModelFiles) -> bool {
     let model = &files.model_spec;
-    let exists = |name: &str| files.checkpoint.find(name).is_some();
+    let shape_of = |name: &str| Some(files.checkpoint.find(name)?.shape.clone());
+    let exists = |name: &str| shape_of(name).is_some();
     let prefix = model.tensor_names().prefix(exists);
     (0..model.spec.layers.len()).any(|layer| {
         let names = (&model.spec, model.tensor_names(), prefix);
-        let fused = FusedExperts::find(names, layer, ExpertPart::Down, exists);
+        let fused = FusedExperts::find(names, layer, ExpertPart::Down, shape_of);
         fused.is_some_and(|fused| fused.is_packed(exists))
     })
 }

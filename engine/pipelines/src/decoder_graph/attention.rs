@@ -10,7 +10,7 @@ use super::{
     error::DecoderError,
     inputs::{BlockInputs, Paging},
 };
-use crate::spec::{LoraGroup, QkNorm};
+use crate::spec::{HeadSizes, LoraGroup, QkNorm};
 
 impl GraphBuilder<'_, '_> {
     /// Adds attention with its projections, without the norms around it.
@@ -22,10 +22,7 @@ impl GraphBuilder<'_, '_> {
     ) -> Result<ValueId, DecoderError> {
         let (spec, names) = (self.spec, self.names);
         let settings = spec.layers[layer];
-        let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
-            heads,
-            head_dim: spec.head_dim,
-        });
+        let [heads, kv] = self.head_specs(layer);
         let rings = inputs.rings.filter(|_| settings.window.is_some());
         let paging = rings.unwrap_or(inputs.paging);
         let [k_cache, v_cache] = match inputs.encoder {
@@ -34,7 +31,7 @@ impl GraphBuilder<'_, '_> {
                 let owner = settings.shared_kv.unwrap_or(layer);
                 match self.caches.get(&owner) {
                     Some(caches) => *caches,
-                    None => self.kv_caches(paging, inputs.format, &format!(".{owner}")),
+                    None => self.kv_caches(owner, paging, inputs.format, &format!(".{owner}")),
                 }
             }
         };
@@ -60,8 +57,8 @@ impl GraphBuilder<'_, '_> {
         let lengths = inputs.encoder.and_then(|encoder| encoder.lengths);
         let attention = Op::Attention(AttentionSpec {
             heads: spec.heads,
-            kv_heads: spec.kv_heads,
-            head_dim: spec.head_dim,
+            kv_heads: kv.heads,
+            head_dim: kv.head_dim,
             page_size: paging.page_size,
             format: inputs.format,
             window: window.unwrap_or(0),
@@ -102,11 +99,8 @@ impl GraphBuilder<'_, '_> {
         x: ValueId,
         inputs: &BlockInputs,
     ) -> Result<([ValueId; 3], Option<ValueId>), DecoderError> {
-        let spec = self.spec;
-        let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
-            heads,
-            head_dim: spec.head_dim,
-        });
+        let (spec, settings) = (self.spec, self.spec.layers[layer]);
+        let [heads, kv] = self.head_specs(layer);
         let [q, k, v] = match spec.latent {
             Some(latent) => self.latent_qkv(layer, x, latent, inputs)?,
             None => {
@@ -114,22 +108,25 @@ impl GraphBuilder<'_, '_> {
                 let [q, k, v] = self.qkv(layer);
                 let q = self.linear(x, &q, hidden)?;
                 let k = self.linear(x, &k, hidden)?;
-                [q, k, self.linear(x, &v, hidden)?]
+                let v = match settings.values_are_keys {
+                    true => k,
+                    false => self.linear(x, &v, hidden)?,
+                };
+                [q, k, v]
             }
         };
         let [mut q, mut k, mut v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
         if spec.v_norm {
-            v = self.unweighted_norm(v, spec.head_dim.into())?;
+            v = self.unweighted_norm(v, kv.head_dim.into())?;
         }
         let gate = match spec.attention_gate {
             true => {
-                let gate = self.head_part(q, 1)?;
-                q = self.head_part(q, 0)?;
+                let gate = self.head_part(heads, q, 1)?;
+                q = self.head_part(heads, q, 0)?;
                 Some(gate)
             }
             false => None,
         };
-        let settings = spec.layers[layer];
         let cols = |heads: HeadSpec, after_rope: bool| match spec.qk_norm {
             QkNorm::UnweightedPerRotatedHead if after_rope && settings.rope.is_some() => {
                 Some(u64::from(heads.head_dim))
@@ -140,10 +137,10 @@ impl GraphBuilder<'_, '_> {
             _ => None,
         };
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, false)))?;
-        let k_dim = settings.rope.map_or(0, |_| spec.rotated());
+        let k_dim = settings.rope.map_or(0, |rope| spec.rotated(rope));
         // Queries that are scaled where they do not rotate go through a table of rotations by no angle.
         let q_dim = match spec.query_scaling {
-            Some(scaling) if !scaling.rotated && settings.rope.is_none() => spec.head_dim,
+            Some(scaling) if !scaling.rotated && settings.rope.is_none() => heads.head_dim,
             _ => k_dim,
         };
         let rope = |heads, rotary_dim| {
@@ -175,28 +172,36 @@ impl GraphBuilder<'_, '_> {
         inputs: &BlockInputs,
     ) -> Result<ValueId, DecoderError> {
         let (spec, settings) = (self.spec, self.spec.layers[layer]);
-        let heads = HeadSpec {
-            heads: spec.heads,
-            head_dim: spec.head_dim,
-        };
+        let [heads, _] = self.head_specs(layer);
         let name = self.layer_name(&self.names.q, layer);
         let mut q = self.whole_linear(x, name, [heads.width(), spec.hidden_size])?;
         if spec.qk_norm == QkNorm::PerHead {
             let name = self.layer_name(&self.names.q_norm, layer);
-            q = self.norm(spec.norm, q, name, spec.head_dim.into())?;
+            q = self.norm(spec.norm, q, name, heads.head_dim.into())?;
         }
         let rope = Op::Rope(RopeSpec {
             heads,
-            rotary_dim: settings.rope.map_or(0, |_| spec.rotated()),
+            rotary_dim: settings.rope.map_or(0, |rope| spec.rotated(rope)),
             interleaved: spec.rope_interleaved,
         });
         let table = inputs.query_tables[settings.rope.unwrap_or(spec.ropes.len())];
         Ok(self.graph.add(rope, &[q, inputs.index, table])?)
     }
 
+    /// Returns a layer's query heads and KV heads.
+    fn head_specs(&self, layer: usize) -> [HeadSpec; 2] {
+        let HeadSizes { kv_heads, head_dim } = self.spec.head_sizes(layer);
+        [self.spec.heads, kv_heads].map(|heads| HeadSpec { heads, head_dim })
+    }
+
     /// Adds the queries (part 0) or gates (part 1) of a projection that makes both for each head.
-    fn head_part(&mut self, x: ValueId, part: u64) -> Result<ValueId, DecoderError> {
-        let (heads, head_dim) = (u64::from(self.spec.heads), u64::from(self.spec.head_dim));
+    fn head_part(
+        &mut self,
+        heads: HeadSpec,
+        x: ValueId,
+        part: u64,
+    ) -> Result<ValueId, DecoderError> {
+        let (heads, head_dim) = (u64::from(heads.heads), u64::from(heads.head_dim));
         let by_head = shape!["tokens", heads, 2 * head_dim];
         let x = self.graph.reshape(x, by_head)?;
         let x = self.graph.slice(x, 2, part * head_dim, head_dim, 1)?;
@@ -224,13 +229,20 @@ impl GraphBuilder<'_, '_> {
         ])
     }
 
-    /// Adds the buffers of keys and values, `[pages, page_size, kv_heads, words of a head]`.
-    pub fn kv_caches(&mut self, paging: Paging, format: CacheFormat, suffix: &str) -> [ValueId; 2] {
+    /// Adds the buffers of a layer's keys and values, `[pages, page_size, kv_heads, words of a head]`.
+    pub fn kv_caches(
+        &mut self,
+        layer: usize,
+        paging: Paging,
+        format: CacheFormat,
+        suffix: &str,
+    ) -> [ValueId; 2] {
+        let HeadSizes { kv_heads, head_dim } = self.spec.head_sizes(layer);
         let shape: Shape = shape![
             paging.pages,
             u64::from(paging.page_size),
-            u64::from(self.spec.kv_heads),
-            format.head_words(self.spec.head_dim)
+            u64::from(kv_heads),
+            format.head_words(head_dim)
         ];
         let dtype = match format {
             CacheFormat::F32 => DType::F32,

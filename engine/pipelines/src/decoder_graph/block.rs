@@ -16,11 +16,16 @@ impl GraphBuilder<'_, '_> {
         if let Some(alt_up) = self.spec.alt_up {
             return self.alt_up_block(alt_up, layer, x, inputs);
         }
-        let x = self.sublayers(layer, x, inputs)?;
-        match self.layer_input(layer, x, inputs)? {
-            Some(input) => Ok(self.graph.add(Binary::Add, &[x, input])?),
-            None => Ok(x),
+        let mut x = self.sublayers(layer, x, inputs)?;
+        if let Some(input) = self.layer_input(layer, x, inputs)? {
+            x = self.graph.add(Binary::Add, &[x, input])?;
         }
+        if self.spec.layer_scalars {
+            let name = self.layer_name(&self.names.layer_scalar, layer);
+            let scalar = self.weight(name, &[1])?;
+            x = self.graph.add(Binary::Mul, &[x, scalar])?;
+        }
+        Ok(x)
     }
 
     /// Adds a mixer and a feed-forward network, of which one may be missing, each between its norms and added to the
@@ -47,7 +52,7 @@ impl GraphBuilder<'_, '_> {
         }
         if spec.layers[layer].feed_forward != FeedForward::None {
             let normed = self.norm_if(self.norms_before(), layer, x, &names.mlp_norm)?;
-            let out = self.normed_feed_forward(layer, normed)?;
+            let out = self.normed_feed_forward(layer, [x, normed])?;
             x = self.residual_sum(x, out, spec.layer_multipliers.down)?;
             x = self.norm_if(residual, layer, x, &names.mlp_residual_norm)?;
         }
@@ -66,7 +71,7 @@ impl GraphBuilder<'_, '_> {
             true => normed,
             false => self.norm_if(self.norms_before(), layer, x, &self.names.mlp_norm)?,
         };
-        let out = self.normed_feed_forward(layer, normed)?;
+        let out = self.normed_feed_forward(layer, [x, normed])?;
         let sum = self.graph.add(Binary::Add, &[mixed, out])?;
         self.residual_sum(x, sum, 1.0)
     }
@@ -99,13 +104,34 @@ impl GraphBuilder<'_, '_> {
         Ok([normed, mixed])
     }
 
-    /// Adds a layer's feed-forward network and the norm after it.
-    fn normed_feed_forward(&mut self, layer: usize, x: ValueId) -> Result<ValueId, DecoderError> {
+    /// Adds a layer's feed-forward network and the norm after it. It reads the norm of the residual stream `x`.
+    fn normed_feed_forward(
+        &mut self,
+        layer: usize,
+        [x, normed]: [ValueId; 2],
+    ) -> Result<ValueId, DecoderError> {
         let out = match self.spec.layers[layer].feed_forward {
-            FeedForward::Experts => self.mixture(layer, x)?,
-            FeedForward::Dense | FeedForward::None => self.feed_forward(layer, x)?,
+            FeedForward::Experts => self.mixture(layer, normed, normed)?,
+            FeedForward::Dense | FeedForward::None => self.feed_forward(layer, normed)?,
+            FeedForward::DenseAndExperts => self.dense_and_experts(layer, [x, normed])?,
         };
         self.norm_if(self.norms_after(), layer, out, &self.names.mlp_output_norm)
+    }
+
+    /// Adds a dense feed-forward network, which reads the norm of the residual stream `x`, and a mixture of experts
+    /// between norms of its own.
+    fn dense_and_experts(
+        &mut self,
+        layer: usize,
+        [x, normed]: [ValueId; 2],
+    ) -> Result<ValueId, DecoderError> {
+        let names = self.names;
+        let dense = self.feed_forward(layer, normed)?;
+        let dense = self.norm_if(true, layer, dense, &names.dense_output_norm)?;
+        let normed = self.norm_if(true, layer, x, &names.expert_norm)?;
+        let routed = self.mixture(layer, normed, x)?;
+        let routed = self.norm_if(true, layer, routed, &names.expert_output_norm)?;
+        Ok(self.graph.add(Binary::Add, &[dense, routed])?)
     }
 
     /// Adds a layer's mixer, without the norms around it.

@@ -127,7 +127,7 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
     let format = spec.cache_format(layout.cache_format);
     let encoder = spec.encoder.map(|encoder| EncoderInputs {
         lengths: (!encoder.causal).then(|| b.graph.input("lengths", DType::U32, shape!["batch"])),
-        caches: b.kv_caches(paging, format, ""),
+        caches: b.kv_caches(0, paging, format, ""),
     });
     let rope_tables = b.rope_tables(layout.max_length, None);
     let query_tables = match spec.query_scaling {

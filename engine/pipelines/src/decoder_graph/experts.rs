@@ -1,7 +1,7 @@
 //! The mixture of experts (Shazeer et al. 2017, as in Mixtral and Qwen 3 MoE).
 
 use wisp_graph::{
-    Binary, Map, Reduction, Unary, ValueId,
+    Binary, Map, Op, Reduction, Unary, ValueId,
     ops::{CombineExperts, Gated, Gather, LinearExperts, Route, Select, TopK},
 };
 use wisp_types::shape;
@@ -13,15 +13,35 @@ use super::{
 use crate::spec::{ExpertPart, ExpertScoring, FeedForwardGate, MoeSpec, SharedExpert, SpecError};
 
 impl GraphBuilder<'_, '_> {
-    /// Adds the mixture of experts that replaces the feed-forward network, without the norms around
-    /// it.
-    pub fn mixture(&mut self, layer: usize, x: ValueId) -> Result<ValueId, DecoderError> {
+    /// Adds the mixture of experts, which read `x`, without the norms around it. The router reads `router_input`.
+    pub fn mixture(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        router_input: ValueId,
+    ) -> Result<ValueId, DecoderError> {
         let (spec, names) = (self.spec, self.names);
         let moe = spec.moe.ok_or(SpecError::MissingExperts)?;
         let (experts, hidden) = (u64::from(moe.experts), spec.hidden_size);
+        let mut router_input = router_input;
+        if moe.router_norm {
+            let weight = self.layer_name(&names.router_norm, layer);
+            let weight = self.weight(weight, &[hidden])?;
+            router_input = self
+                .graph
+                .add(Op::Norm(spec.norm), &[router_input, weight])?;
+            let scale = 1.0 / (hidden as f32).sqrt();
+            router_input = self.map(router_input, Map::Scale(scale))?;
+        }
         let name = self.layer_name(&names.router, layer);
-        let logits = self.whole_linear(x, name, [experts, hidden])?;
+        let logits = self.whole_linear(router_input, name, [experts, hidden])?;
         let [ids, mut weights] = self.route(layer, moe, logits)?;
+        if moe.expert_scales {
+            let scales = self.layer_name(&names.expert_scales, layer);
+            let scales = self.weight(scales, &[experts])?;
+            let scales = self.graph.add(Gather { axis: 0 }, &[scales, ids])?;
+            weights = self.graph.add(Binary::Mul, &[weights, scales])?;
+        }
         if moe.scale != 1.0 {
             weights = self.map(weights, Map::Scale(moe.scale))?;
         }

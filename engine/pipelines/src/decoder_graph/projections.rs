@@ -6,7 +6,7 @@ use wisp_graph::ValueId;
 use wisp_weights::{View, WeightError, WeightSource};
 
 use super::{builder::GraphBuilder, error::DecoderError};
-use crate::spec::{ExpertPart, FusedExperts, QkvLayout, row_order};
+use crate::spec::{ExpertPart, FusedExperts, HeadSizes, QkvLayout, row_order};
 
 /// The rows of a tensor that make up a projection.
 pub(super) struct Rows {
@@ -183,8 +183,9 @@ impl GraphBuilder<'_, '_> {
     /// Returns the rows of a layer's query, key and value projections.
     pub fn qkv(&self, layer: usize) -> [Rows; 3] {
         let (spec, names) = (self.spec, self.names);
-        let head_dim = u64::from(spec.head_dim);
-        let (q, kv) = (spec.query_rows(), u64::from(spec.kv_heads) * head_dim);
+        let HeadSizes { kv_heads, head_dim } = spec.head_sizes(layer);
+        let head_dim = u64::from(head_dim);
+        let (q, kv) = (spec.query_rows(layer), u64::from(kv_heads) * head_dim);
         let single = self.layer_name(&names.q, layer);
         let fused = self.layer_name(&names.qkv, layer);
         if !self.is_fused(&single, &fused, &names.q) {
@@ -233,7 +234,8 @@ impl GraphBuilder<'_, '_> {
         shape: [u64; 3],
     ) -> Result<(ValueId, Option<ValueId>), DecoderError> {
         let model = (self.spec, self.names, self.prefix);
-        if let Some(fused) = FusedExperts::find(model, layer, part, |name| self.has(name)) {
+        let shape_of = |name: &str| Some(self.weights.find(name)?.shape.clone());
+        if let Some(fused) = FusedExperts::find(model, layer, part, shape_of) {
             return self.fused_experts(&fused, part);
         }
         let name = self.layer_name(part.name(self.names), layer);

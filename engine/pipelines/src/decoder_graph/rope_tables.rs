@@ -18,10 +18,11 @@ impl GraphBuilder<'_, '_> {
         for (i, settings) in spec.ropes.iter().enumerate() {
             let used = spec.layers.iter().any(|layer| layer.rope == Some(i));
             let length = if used { length } else { 1 };
+            let rotary_dim = settings.rotary_dim.unwrap_or(spec.rotary_dim);
             let (theta, rope_scaling) = (settings.theta, &settings.scaling);
             let scaling = scaling.filter(|scaling| scaling.rotated);
-            let rotations = Rotations::new(theta, spec.rotary_dim, rope_scaling, length, scaling);
-            let shape = [table_rows(length), spec.rotated().into()];
+            let rotations = Rotations::new(theta, rotary_dim, rope_scaling, length, scaling);
+            let shape = [table_rows(length), spec.rotated(i).into()];
             let compute = move |range| rotations.elements(range);
             tables.push(self.computed_table(&format!("rope.table.{i}{suffix}"), shape, compute));
         }

@@ -16,16 +16,18 @@ pub(super) fn cache_bytes(
     limits: ModelLimits,
     rings: Option<WindowRings>,
 ) -> [u64; 2] {
-    let layer = 2 * spec.kv_row_bytes(limits.cache_format);
-    let cached = spec.layers.iter().filter(|layer| layer.has_cache());
-    let windowed = cached.filter(|layer| layer.window.is_some());
-    let (ringed, positions) = rings.map_or((0, 0), |rings| {
-        let positions = rings.positions().saturating_mul(limits.max_batch);
-        (windowed.count(), positions)
+    let bytes = |in_rings: bool| {
+        let layers = spec.layers.iter().enumerate();
+        let cached = layers.filter(|(_, layer)| layer.has_cache());
+        let kind =
+            cached.filter(|(_, layer)| (rings.is_some() && layer.window.is_some()) == in_rings);
+        kind.map(|(layer, _)| 2 * spec.kv_row_bytes(layer, limits.cache_format))
+            .fold(0, u64::saturating_add)
+    };
+    let positions = rings.map_or(0, |rings| {
+        rings.positions().saturating_mul(limits.max_batch)
     });
-    let of = |layers: usize| layer.saturating_mul(layers as u64);
-    let whole = spec.cached_layers().saturating_sub(ringed);
-    [of(ringed).saturating_mul(positions), of(whole)]
+    [bytes(true).saturating_mul(positions), bytes(false)]
 }
 
 /// What makes a KV cache fit into memory for `positions` positions: a shorter context, fewer sequences,
@@ -205,7 +207,9 @@ pub(super) fn fit(
     let binding = capabilities
         .max_binding_bytes
         .min(capabilities.max_buffer_bytes);
-    let row = spec.kv_row_bytes(limits.cache_format).max(1);
+    let layers = 0..spec.layers.len();
+    let rows = layers.map(|layer| spec.kv_row_bytes(layer, limits.cache_format));
+    let row = rows.fold(1, u64::max);
     let most = binding / row.saturating_mul(limits.page_size.max(1).into());
     // Where every layer has a ring, the pages hold nothing.
     let [_, paged] = cache_bytes(spec, limits, WindowRings::of(spec, &limits));
@@ -230,7 +234,9 @@ pub(super) fn fit(
         check_lora_buffers(layout, spec, capabilities)?;
     }
     // So must the tables of rotations, which are computed before anything else is.
-    let turns = binding / (4 * u64::from(spec.rotated()).max(1));
+    let ropes = 0..spec.ropes.len();
+    let widest = ropes.map(|rope| spec.rotated(rope)).fold(1, u32::max);
+    let turns = binding / (4 * u64::from(widest));
     if !spec.ropes.is_empty() && decoder_graph::table_rows(limits.max_length) > turns {
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,

@@ -120,7 +120,7 @@ impl Modules {
     /// projection in the model's order.
     pub fn row(&self, spec: &DecoderSpec, module: &Module, part: usize, row: u64) -> u64 {
         let (_, widths) = module.group.widths(spec, module.layer);
-        let head_dim = u64::from(spec.head_dim).max(1);
+        let head_dim = u64::from(spec.head_sizes(module.layer).head_dim).max(1);
         let row = match module.group {
             LoraGroup::Qkv if self.interleaved && part < 2 => {
                 row_order::half_split_row(row, head_dim)

@@ -56,6 +56,11 @@ pub(crate) fn frequencies(
             };
             (divided(base, divisors), *factor)
         }
+        RopeScaling::Proportional { part, factor } => {
+            let pairs = (part * dim / 2.0) as usize;
+            let scale = |(i, f): (usize, f64)| if i < pairs { f / factor } else { 0.0 };
+            (base.into_iter().enumerate().map(scale).collect(), 1.0)
+        }
         RopeScaling::Factors(factors) => (divided(base, factors), 1.0),
     };
     let scaled = scaled.into_iter().map(|frequency| frequency as f32);
@@ -138,6 +143,19 @@ mod tests {
             assert_eq!(factor, expected);
             assert_eq!([plain[0] / scaled[0], plain[1] / scaled[1]], factors);
         }
+    }
+
+    #[test]
+    fn proportional_frequencies_are_those_of_the_whole_head_or_none() {
+        let scaling = RopeScaling::Proportional {
+            part: 0.3,
+            factor: 2.0,
+        };
+        let (plain, _) = frequencies(10_000.0, 16, &RopeScaling::None, 0);
+        let (scaled, factor) = frequencies(10_000.0, 16, &scaling, 0);
+        assert_eq!(factor, 1.0);
+        assert_eq!(scaled[..2], [plain[0] / 2.0, plain[1] / 2.0]);
+        assert_eq!(scaled[2..], [0.0; 6]);
     }
 
     #[test]

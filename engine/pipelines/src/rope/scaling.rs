@@ -58,6 +58,14 @@ pub enum RopeScaling {
         /// Factors on cosine and sine, for contexts up to the trained one and for longer ones.
         attention_factors: [f64; 2],
     },
+    /// Divides every frequency by `factor`, and rotates only the first `part` of a head's pairs ("proportional" in
+    /// transformers, for Gemma 4).
+    Proportional {
+        /// The part of the pairs that rotate, at most 1.
+        part: f64,
+        /// The divisor of every frequency; more than 1 extends the context.
+        factor: f64,
+    },
     /// Divides each frequency by a factor of its own, as GGUF's `rope_freqs` tensor stores them.
     Factors(Vec<f32>),
 }
@@ -118,6 +126,12 @@ impl RopeScaling {
                     (ATTENTION, *for_long),
                 ];
                 [&divisors(short)[..], &divisors(long), &others].concat()
+            }
+            RopeScaling::Proportional { part, factor } => {
+                vec![
+                    (FACTOR, *factor),
+                    ("the part of a head that rotates", *part),
+                ]
             }
             RopeScaling::Factors(factors) => divisors(factors),
         }

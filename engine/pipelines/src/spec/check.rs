@@ -2,8 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use wisp_shaders::params;
+
 use super::{
-    decoder_spec::{DecoderSpec, LayerSpec, MAX_LAYERS, NormPlacement},
+    decoder_spec::{DecoderSpec, HeadSizes, LayerSpec, MAX_LAYERS, NormPlacement},
     error::SpecError,
     feed_forward::{ExpertGroups, FeedForward},
     mixer::{Mamba2Spec, Mixer},
@@ -16,7 +18,10 @@ const MAX_SIZE: u64 = 1 << 28;
 const MAX_HEADS: u64 = 4096;
 
 /// The widest head that the attention kernels support.
-const MAX_HEAD_DIM: u64 = 256;
+const MAX_HEAD_DIM: u64 = params::MAX_HEAD_DIM as u64;
+
+/// The widest head of a recurrent state, and the most rows of one, that the kernels support.
+const MAX_STATE_DIM: u64 = 256;
 
 /// The widest filter of a short convolution.
 const MAX_CONV_WIDTH: u64 = 64;
@@ -54,12 +59,7 @@ impl DecoderSpec {
             return Err(SpecError::TooManyLayers { max: MAX_LAYERS });
         }
         check_layers(self.layers.len() as u64)?;
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(SpecError::UnevenHeads {
-                heads: self.heads,
-                kv_heads: self.kv_heads,
-            });
-        }
+        self.check_heads()?;
         if let Some(score) = self.encoder.and_then(|encoder| encoder.score) {
             check_size("the number of labels", score.labels, MAX_SIZE)?;
             for token in score.answers.into_iter().flatten() {
@@ -79,6 +79,30 @@ impl DecoderSpec {
         self.check_experts()
     }
 
+    fn check_heads(&self) -> Result<(), SpecError> {
+        let own = self.layers.iter().filter_map(|layer| layer.head_sizes);
+        let model = HeadSizes {
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        };
+        for HeadSizes { kv_heads, head_dim } in own.chain([model]) {
+            let what = "the number of a layer's KV heads";
+            check_size(what, kv_heads.into(), MAX_HEADS)?;
+            let what = "the width of a layer's heads";
+            check_size(what, head_dim.into(), MAX_HEAD_DIM)?;
+            let heads = self.heads;
+            if !heads.is_multiple_of(kv_heads) {
+                return Err(SpecError::UnevenHeads { heads, kv_heads });
+            }
+        }
+        // Encoders share one cache, and latent attention has heads of the model's sizes.
+        let has_own = self.layers.iter().any(|layer| layer.head_sizes.is_some());
+        match has_own && (self.encoder.is_some() || self.latent.is_some()) {
+            true => Err(SpecError::OwnHeads),
+            false => Ok(()),
+        }
+    }
+
     fn check_mixers(&self) -> Result<(), SpecError> {
         for layer in &self.layers {
             match layer.mixer {
@@ -96,26 +120,28 @@ impl DecoderSpec {
     }
 
     fn check_ropes(&self) -> Result<(), SpecError> {
-        let Some(index) = self.layers.iter().filter_map(|layer| layer.rope).max() else {
-            return Ok(());
-        };
-        if self.rotary_dim == 0 || self.rotary_dim > self.head_dim || self.rotated() > self.head_dim
-        {
-            return Err(SpecError::RotaryDim {
-                rotary_dim: self.rotary_dim,
-                head_dim: self.head_dim,
-            });
-        }
-        let count = self.ropes.len();
-        if index >= count {
-            return Err(SpecError::MissingRope { index, count });
-        }
         // The factor is part of the rotation, so elements that do not rotate would not get it.
         let scaled = self.query_scaling.is_some_and(|scaling| scaling.rotated);
-        match scaled && self.rotated() != self.head_dim {
-            true => Err(SpecError::PartialQueryScaling),
-            false => Ok(()),
+        for (layer, settings) in self.layers.iter().enumerate() {
+            let Some(index) = settings.rope else {
+                continue;
+            };
+            let count = self.ropes.len();
+            let Some(rotary_dim) = self.rotary_dim_of(index) else {
+                return Err(SpecError::MissingRope { index, count });
+            };
+            let head_dim = self.head_sizes(layer).head_dim;
+            if rotary_dim == 0 || self.rotated(index) > head_dim {
+                return Err(SpecError::RotaryDim {
+                    rotary_dim,
+                    head_dim,
+                });
+            }
+            if scaled && self.rotated(index) != head_dim {
+                return Err(SpecError::PartialQueryScaling);
+            }
         }
+        Ok(())
     }
 
     /// Checks that layers read caches of earlier layers alike.
@@ -126,8 +152,8 @@ impl DecoderSpec {
             };
             let earlier = self.layers.get(shared).filter(|_| shared < index);
             let fits = earlier.is_some_and(|earlier| {
-                let window = |layer: &LayerSpec| (layer.window, layer.chunked);
-                earlier.has_cache() && window(earlier) == window(layer)
+                let cache = |layer: &LayerSpec| (layer.window, layer.chunked, layer.head_sizes);
+                earlier.has_cache() && cache(earlier) == cache(layer)
             });
             if !fits || self.latent.is_some() || self.encoder.is_some() {
                 return Err(SpecError::SharedCache { layer: index });
@@ -160,8 +186,13 @@ impl DecoderSpec {
         }
         let is_plain =
             !self.parallel_residual && self.norm_placement != NormPlacement::PostResidual;
-        let has_parts = self.alt_up.is_some() || self.laurel_rank.is_some();
-        match is_plain || !has_parts && self.layer_embeddings.is_none() {
+        let side_by_side = FeedForward::DenseAndExperts;
+        let mut layers = self.layers.iter();
+        let has_parts = self.alt_up.is_some()
+            || self.laurel_rank.is_some()
+            || self.layer_embeddings.is_some()
+            || layers.any(|layer| layer.feed_forward == side_by_side);
+        match is_plain || !has_parts {
             true => Ok(()),
             false => Err(SpecError::ResidualParts),
         }
@@ -235,7 +266,7 @@ impl DecoderSpec {
     }
 
     fn check_experts(&self) -> Result<(), SpecError> {
-        let has_experts = |layer: &LayerSpec| layer.feed_forward == FeedForward::Experts;
+        let has_experts = |layer: &LayerSpec| layer.feed_forward.has_experts();
         let Some(moe) = &self.moe else {
             return match self.layers.iter().any(has_experts) {
                 true => Err(SpecError::MissingExperts),
@@ -316,8 +347,8 @@ fn check_matrices([groups, heads, rows, cols]: [u32; 4]) -> Result<(), SpecError
             MAX_HEADS,
         ),
         ("the number of a mixer's heads", heads, MAX_HEADS),
-        ("the number of a state's rows", rows, MAX_HEAD_DIM),
-        ("the width of a mixer's head", cols, MAX_HEAD_DIM),
+        ("the number of a state's rows", rows, MAX_STATE_DIM),
+        ("the width of a mixer's head", cols, MAX_STATE_DIM),
     ] {
         check_size(what, size.into(), max)?;
     }
@@ -386,8 +417,8 @@ mod tests {
         let message = |spec: DecoderSpec| spec.check().unwrap_err().to_string();
         let layers = message(spec(u32::MAX, 16));
         assert!(layers.contains("more than 4096 layers"), "{layers}");
-        let head_dim = message(spec(1, 257));
-        assert!(head_dim.contains("width of a head is 257"), "{head_dim}");
+        let head_dim = message(spec(1, 513));
+        assert!(head_dim.contains("width of a head is 513"), "{head_dim}");
         let mut none = spec(1, 16);
         none.max_positions = 0;
         assert!(message(none).contains("context length is 0"));

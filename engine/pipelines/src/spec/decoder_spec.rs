@@ -27,9 +27,9 @@ pub struct DecoderSpec {
     pub layers: Vec<LayerSpec>,
     /// Query heads.
     pub heads: u32,
-    /// KV heads. Each serves `heads / kv_heads` query heads.
+    /// KV heads of layers without [`LayerSpec::head_sizes`]. Each serves `heads / kv_heads` query heads.
     pub kv_heads: u32,
-    /// Elements of a query, key or value head, at most 256.
+    /// Elements of a query, key or value head of these layers, at most 512.
     pub head_dim: u32,
     /// Projects queries, keys and values through low ranks (DeepSeek V2). Each head has keys and values of its own.
     pub latent: Option<LatentAttention>,
@@ -51,7 +51,8 @@ pub struct DecoderSpec {
     /// The mixture of experts that replaces the feed-forward network in layers with
     /// [`FeedForward::Experts`].
     pub moe: Option<MoeSpec>,
-    /// Leading elements of a head for which frequencies are computed. If odd, one more rotates.
+    /// Leading elements of a head for which rotary embeddings without [`RopeSettings::rotary_dim`] compute frequencies.
+    /// If odd, one more rotates.
     pub rotary_dim: u32,
     /// True if neighbours `(2i, 2i + 1)` rotate together, false if halves `(i, i + n / 2)` do.
     pub rope_interleaved: bool,
@@ -88,6 +89,8 @@ pub struct DecoderSpec {
     pub laurel_rank: Option<u64>,
     /// Adds an embedding of its own to each layer's output (Gemma 3n).
     pub layer_embeddings: Option<LayerEmbeddings>,
+    /// True if a stored number multiplies the output of each layer (Gemma 4).
+    pub layer_scalars: bool,
     /// True if the embedding is also the output layer.
     pub tied: bool,
     /// Makes the model an encoder: attention is bidirectional and there is no output layer.
@@ -115,6 +118,15 @@ pub struct DecoderSizes {
     pub max_positions: u64,
 }
 
+/// Sizes of attention heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadSizes {
+    /// KV heads.
+    pub kv_heads: u32,
+    /// Elements of a query, key or value head.
+    pub head_dim: u32,
+}
+
 impl LayerSpec {
     /// True if the layer has a KV cache of its own.
     pub fn has_cache(&self) -> bool {
@@ -127,6 +139,10 @@ impl LayerSpec {
 pub struct LayerSpec {
     /// How the layer's tokens take in those before them.
     pub mixer: Mixer,
+    /// The sizes of heads, if they are not those of the model (Gemma 4's layers without a window).
+    pub head_sizes: Option<HeadSizes>,
+    /// True if values are the projected keys before their norm and rotation (Gemma 4).
+    pub values_are_keys: bool,
     /// Positions that a token attends to, itself included; `None` for all before it.
     pub window: Option<u32>,
     /// True if the window is a chunk: positions are divided into chunks of its size, and a token attends to those of
@@ -159,6 +175,19 @@ pub struct RopeSettings {
     pub theta: f32,
     /// How the context is extended beyond the trained one.
     pub scaling: RopeScaling,
+    /// Leading elements of a head for which frequencies are computed, if not [`DecoderSpec::rotary_dim`].
+    pub rotary_dim: Option<u32>,
+}
+
+impl RopeSettings {
+    /// Returns a rotary embedding over [`DecoderSpec::rotary_dim`] elements.
+    pub fn new(theta: f32, scaling: RopeScaling) -> RopeSettings {
+        RopeSettings {
+            theta,
+            scaling,
+            rotary_dim: None,
+        }
+    }
 }
 
 /// A factor on queries that grows with their position: `1 + beta * ln(1 + floor((position + offset) / context))`.
@@ -232,6 +261,8 @@ impl DecoderSpec {
     pub fn llama(sizes: DecoderSizes) -> DecoderSpec {
         let layer = LayerSpec {
             mixer: Mixer::Attention,
+            head_sizes: None,
+            values_are_keys: false,
             window: None,
             chunked: false,
             rope: Some(0),
@@ -268,10 +299,7 @@ impl DecoderSpec {
             moe: None,
             rotary_dim: sizes.head_dim,
             rope_interleaved: false,
-            ropes: vec![RopeSettings {
-                theta: 10_000.0,
-                scaling: RopeScaling::None,
-            }],
+            ropes: vec![RopeSettings::new(10_000.0, RopeScaling::None)],
             query_scaling: None,
             max_positions: sizes.max_positions,
             learned_positions: false,
@@ -286,15 +314,25 @@ impl DecoderSpec {
             alt_up: None,
             laurel_rank: None,
             layer_embeddings: None,
+            layer_scalars: false,
             tied: false,
             encoder: None,
         }
     }
 
-    /// Outputs of the query projection: queries and, where there are any, gates.
-    pub(crate) fn query_rows(&self) -> u64 {
+    /// Returns the sizes of a layer's heads.
+    pub fn head_sizes(&self, layer: usize) -> HeadSizes {
+        let own = self.layers.get(layer).and_then(|layer| layer.head_sizes);
+        own.unwrap_or(HeadSizes {
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        })
+    }
+
+    /// Outputs of a layer's query projection: queries and, where there are any, gates.
+    pub(crate) fn query_rows(&self, layer: usize) -> u64 {
         let parts = if self.attention_gate { 2 } else { 1 };
-        parts * u64::from(self.heads) * u64::from(self.head_dim)
+        parts * u64::from(self.heads) * u64::from(self.head_sizes(layer).head_dim)
     }
 
     /// Makes a decoder compute the hidden states of whole texts, as encoders do. An encoder stays as it is.
@@ -302,9 +340,17 @@ impl DecoderSpec {
         self.encoder.get_or_insert(EncoderSpec::causal());
     }
 
-    /// Elements of a head that rotate: [`Self::rotary_dim`], rounded up to an even number.
-    pub fn rotated(&self) -> u32 {
-        self.rotary_dim.next_multiple_of(2)
+    /// Elements of a head that a rotary embedding rotates: its own number or else [`Self::rotary_dim`], rounded up to an
+    /// even number. 0 if there is no such rotary embedding.
+    pub fn rotated(&self, rope: usize) -> u32 {
+        let rotary_dim = self.rotary_dim_of(rope).unwrap_or(0);
+        rotary_dim.checked_next_multiple_of(2).unwrap_or(u32::MAX)
+    }
+
+    /// Leading elements of a head for which a rotary embedding computes frequencies.
+    pub(crate) fn rotary_dim_of(&self, rope: usize) -> Option<u32> {
+        let rope = self.ropes.get(rope)?;
+        Some(rope.rotary_dim.unwrap_or(self.rotary_dim))
     }
 
     /// Gives the layers for which `with_experts` is true the mixture of experts, and the others the dense
@@ -322,7 +368,7 @@ impl DecoderSpec {
     pub fn leading_dense_layers(&self) -> usize {
         let layers = self.layers.iter();
         layers
-            .take_while(|layer| layer.feed_forward != FeedForward::Experts)
+            .take_while(|layer| !layer.feed_forward.has_experts())
             .count()
     }
 
@@ -382,16 +428,20 @@ impl DecoderSpec {
     /// Bytes of KV cache that one position takes over all layers with a cache. The layers of an
     /// encoder share one cache.
     pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
-        let caches = match self.encoder {
-            Some(_) => 1,
-            None => self.cached_layers() as u64,
-        };
-        caches * 2 * self.kv_row_bytes(format)
+        if self.encoder.is_some() {
+            return 2 * self.kv_row_bytes(0, format);
+        }
+        let layers = self.layers.iter().enumerate();
+        let cached = layers.filter(|(_, layer)| layer.has_cache());
+        cached
+            .map(|(layer, _)| 2 * self.kv_row_bytes(layer, format))
+            .fold(0, u64::saturating_add)
     }
 
-    /// Bytes of one layer's keys for one position, and as many of its values.
-    pub fn kv_row_bytes(&self, format: CacheFormat) -> u64 {
-        u64::from(self.kv_heads) * self.cache_format(format).head_words(self.head_dim) * 4
+    /// Bytes of a layer's keys for one position, and as many of its values.
+    pub fn kv_row_bytes(&self, layer: usize, format: CacheFormat) -> u64 {
+        let HeadSizes { kv_heads, head_dim } = self.head_sizes(layer);
+        u64::from(kv_heads) * self.cache_format(format).head_words(head_dim) * 4
     }
 
     /// The format in which the KV cache is stored if `format` is requested. An encoder's cache lasts

@@ -105,7 +105,7 @@ pub enum SpecError {
     /// Occurs when a decoder's function is asked of an encoder.
     #[error("an encoder computes no logits")]
     IsEncoder,
-    /// Occurs when a layer reads the cache of a layer that is no earlier one with a cache and the same window, or in a
+    /// Occurs when a layer reads the cache of a layer that is no earlier one with a cache, the same window and heads of the same sizes, or in a
     /// model whose layers cannot share caches.
     #[error("layer {layer} cannot read the keys and values of the layer that it names")]
     SharedCache {
@@ -114,7 +114,12 @@ pub enum SpecError {
     },
     /// Occurs when a model with parallel residuals or norms after them has parts that need others.
     #[error(
-        "AltUp, Laurel and embeddings of layers need norms before a layer's parts, one after the other"
+        "AltUp, Laurel, embeddings of layers and experts beside a dense network need norms before a layer's parts, one after the other"
     )]
     ResidualParts,
+    /// Occurs when layers of an encoder, or of a model with latent attention, have heads of sizes of their own.
+    #[error(
+        "layers with heads of their own sizes are supported only in decoders without latent attention"
+    )]
+    OwnHeads,
 }

@@ -11,6 +11,21 @@ pub enum FeedForward {
     Dense,
     /// The mixture of experts [`DecoderSpec::moe`](super::DecoderSpec::moe).
     Experts,
+    /// A dense network and the mixture of experts side by side, each between norms of its own, whose sum is the output
+    /// (Gemma 4). Norms and router of the experts read the residual stream.
+    DenseAndExperts,
+}
+
+impl FeedForward {
+    /// True if the layer has the dense network.
+    pub fn is_dense(self) -> bool {
+        matches!(self, FeedForward::Dense | FeedForward::DenseAndExperts)
+    }
+
+    /// True if the layer has the mixture of experts.
+    pub fn has_experts(self) -> bool {
+        matches!(self, FeedForward::Experts | FeedForward::DenseAndExperts)
+    }
 }
 
 /// What a feed-forward network multiplies the result of its activation by.
@@ -40,6 +55,10 @@ pub struct MoeSpec {
     pub normalize: bool,
     /// Factor on the routing weights.
     pub scale: f32,
+    /// True if the router reads a norm of its own, divided by the root of its width (Gemma 4).
+    pub router_norm: bool,
+    /// True if each expert has a stored factor on its routing weight (Gemma 4).
+    pub expert_scales: bool,
     /// True if the routing weights multiply what experts read instead of what they write (Llama 4).
     pub weighted_input: bool,
     /// Width of an expert's inner layer.

@@ -50,18 +50,21 @@ pub(crate) struct FusedExperts {
 }
 
 impl FusedExperts {
-    /// Returns where a checkpoint with such names stores a projection; `None` if it stores it by itself.
+    /// Returns where a checkpoint with such names stores a projection; `None` if it stores it by itself. `shape_of` returns
+    /// the shape of a tensor that exists. One that is stored gate by up projection may be transposed or not, as its shape
+    /// tells (Qwen 3 VL).
     pub fn find(
         (spec, names, prefix): (&DecoderSpec, &TensorNames, &str),
         layer: usize,
         part: ExpertPart,
-        exists: impl Fn(&str) -> bool,
+        shape_of: impl Fn(&str) -> Option<Vec<u64>>,
     ) -> Option<FusedExperts> {
+        let exists = |name: &str| shape_of(name).is_some();
         let moe = spec.moe?;
         let single = in_layer(part.name(names), layer);
         let is_gate_up = part != ExpertPart::Down && spec.gate == FeedForwardGate::Projected;
         let inner = moe.intermediate_size;
-        let transposed = names.gate_up_order != GateUpOrder::Rows;
+        let mut transposed = names.gate_up_order != GateUpOrder::Rows;
         let (columns, step) = match names.gate_up_order {
             GateUpOrder::Rows | GateUpOrder::Stacked => (inner, 1),
             GateUpOrder::Interleaved => (1, 2),
@@ -93,9 +96,13 @@ impl FusedExperts {
         } else if !names.expert_gate.is_empty() {
             return None;
         }
+        let experts = u64::from(moe.experts);
+        if let (Some(shape), GateUpOrder::Stacked) = (shape_of(&name), names.gate_up_order) {
+            transposed = shape == [experts, cols, total] || shape != [experts, total, cols];
+        }
         Some(FusedExperts {
             name,
-            shape: [moe.experts.into(), rows, cols],
+            shape: [experts, rows, cols],
             total,
             first,
             step,

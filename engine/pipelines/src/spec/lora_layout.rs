@@ -1,8 +1,8 @@
 //! The device buffers that hold low-rank adapters.
 
 use super::{
-    decoder_spec::DecoderSpec,
-    feed_forward::{FeedForward, FeedForwardGate},
+    decoder_spec::{DecoderSpec, HeadSizes},
+    feed_forward::FeedForwardGate,
 };
 
 /// The size of the buffers that hold low-rank adapters.
@@ -59,29 +59,32 @@ pub(crate) const LORA_GROUPS: [LoraGroup; 4] = [
 
 impl LoraGroup {
     /// True if a layer has the group's projections. A layer with experts has no dense feed-forward
-    /// network, one with another mixer no attention, and latent attention has other projections of queries, keys and
-    /// values.
+    /// network, one with another mixer no attention, and latent attention and layers whose values are their keys have other
+    /// projections of queries, keys and values.
     pub fn is_in(self, spec: &DecoderSpec, layer: usize) -> bool {
         let Some(layer) = spec.layers.get(layer) else {
             return false;
         };
         let attends = layer.mixer.attends();
         match self {
-            LoraGroup::Qkv => attends && spec.latent.is_none() && layer.shared_kv.is_none(),
+            LoraGroup::Qkv => {
+                let projects = layer.shared_kv.is_none() && !layer.values_are_keys;
+                attends && spec.latent.is_none() && projects
+            }
             LoraGroup::O => attends,
-            LoraGroup::GateUp | LoraGroup::Down => layer.feed_forward == FeedForward::Dense,
+            LoraGroup::GateUp | LoraGroup::Down => layer.feed_forward.is_dense(),
         }
     }
 
     /// Returns the width of the input that the projections share and the width of each one's output.
     pub fn widths(self, spec: &DecoderSpec, layer: usize) -> (u64, Vec<u64>) {
-        let head_dim = u64::from(spec.head_dim);
-        let kv = u64::from(spec.kv_heads) * head_dim;
+        let HeadSizes { kv_heads, head_dim } = spec.head_sizes(layer);
+        let kv = u64::from(kv_heads) * u64::from(head_dim);
         let (hidden, inner) = (spec.hidden_size, spec.dense_width(layer));
         match self {
-            LoraGroup::Qkv => (hidden, vec![spec.query_rows(), kv, kv]),
+            LoraGroup::Qkv => (hidden, vec![spec.query_rows(layer), kv, kv]),
             LoraGroup::O => {
-                let value = spec.latent.map_or(spec.head_dim, |latent| latent.value_dim);
+                let value = spec.latent.map_or(head_dim, |latent| latent.value_dim);
                 let width = u64::from(spec.heads) * u64::from(value);
                 (width, vec![hidden])
             }

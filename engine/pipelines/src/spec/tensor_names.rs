@@ -191,6 +191,18 @@ pub struct TensorNames {
     pub laurel_right: Cow<'static, str>,
     /// Norm of the branch beside attention.
     pub laurel_norm: Cow<'static, str>,
+    /// Factor on a layer's output, `[1]`: the whole name.
+    pub layer_scalar: Cow<'static, str>,
+    /// Norm of the output of a dense feed-forward network beside experts.
+    pub dense_output_norm: Cow<'static, str>,
+    /// Norm of what experts beside a dense feed-forward network read.
+    pub expert_norm: Cow<'static, str>,
+    /// Norm of the output of experts beside a dense feed-forward network.
+    pub expert_output_norm: Cow<'static, str>,
+    /// Weight of the norm of what a router reads, `[hidden]`: the whole name.
+    pub router_norm: Cow<'static, str>,
+    /// Factors on the routing weights of experts, `[experts]`: the whole name.
+    pub expert_scales: Cow<'static, str>,
     /// Norm after the last block.
     pub final_norm: Cow<'static, str>,
     /// Output layer, `[vocab, hidden]`; not looked up where the embedding is the output layer.
@@ -324,6 +336,12 @@ impl TensorNames {
             laurel_left: "layers.{}.laurel.linear_left".into(),
             laurel_right: "layers.{}.laurel.linear_right".into(),
             laurel_norm: "layers.{}.laurel.post_laurel_norm".into(),
+            layer_scalar: "".into(),
+            dense_output_norm: "".into(),
+            expert_norm: "".into(),
+            expert_output_norm: "".into(),
+            router_norm: "".into(),
+            expert_scales: "".into(),
             final_norm: "norm".into(),
             output: "lm_head".into(),
             score_dense: "".into(),
@@ -441,6 +459,12 @@ fn gguf() -> TensorNames {
         laurel_left: "".into(),
         laurel_right: "".into(),
         laurel_norm: "".into(),
+        layer_scalar: "".into(),
+        dense_output_norm: "".into(),
+        expert_norm: "".into(),
+        expert_output_norm: "".into(),
+        router_norm: "".into(),
+        expert_scales: "".into(),
         final_norm: "output_norm".into(),
         output: "output".into(),
         score_dense: "cls".into(),

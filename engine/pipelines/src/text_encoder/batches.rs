@@ -86,7 +86,7 @@ pub(super) fn fit(
         heads * u64::from(spec.head_dim),
         2 * spec.intermediate_size,
         spec.hidden_size,
-        spec.kv_row_bytes(limits.cache_format) / 2,
+        spec.kv_row_bytes(0, limits.cache_format) / 2,
     ]
     .into_iter()
     .fold(1, u64::max);

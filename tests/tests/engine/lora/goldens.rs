@@ -58,14 +58,16 @@ fn adapters_match_merged_checkpoints(place: TestDevice) {
         let mut modules = lora::modules(&directory, transposed);
         // Latent attention has other projections.
         modules.retain(|(module, _)| !name.starts_with("deepseek") || !module.ends_with("q_proj"));
-        // Layers that read the keys and values of others have queries alone, which adapters do not change.
-        let shared = |module: &str| {
-            ["layers.3.", "layers.4."]
-                .iter()
-                .any(|at| module.contains(at))
+        // Layers that read the keys and values of others have queries alone, and values of others are keys. Adapters
+        // change neither.
+        let without: &[&str] = match *name {
+            "gemma3n" | "gemma4" => &["layers.3.", "layers.4."],
+            "gemma4-moe" => &["layers.1."],
+            _ => &[],
         };
         modules.retain(|(module, _)| {
-            *name != "gemma3n" || !shared(module) || !module.ends_with("q_proj")
+            let is_without = without.iter().any(|layer| module.contains(layer));
+            !is_without || !module.ends_with("q_proj") && !module.ends_with("k_proj")
         });
         assert!(!modules.is_empty(), "{name}");
         let config = json!({"r": 5, "lora_alpha": 4, "fan_in_fan_out": transposed});

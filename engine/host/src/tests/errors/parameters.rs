@@ -25,8 +25,8 @@ fn attention_needs_valid_heads_and_pages() {
         ..Default::default()
     };
     assert_rejected!("attention.f32", attention,
-        head_dim = 0 => "head_dim must be from 1 to 256, it is 0",
-        head_dim = 257 => "head_dim must be from 1 to 256, it is 257",
+        head_dim = 0 => "head_dim must be from 1 to 512, it is 0",
+        head_dim = 513 => "head_dim must be from 1 to 512, it is 513",
         kv_heads = 3 => "heads must be a multiple of kv_heads, 3, it is 2",
         page_size = 0 => "page_size must be at least 1, it is 0",
     );

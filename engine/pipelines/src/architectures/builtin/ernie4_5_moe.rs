@@ -6,7 +6,7 @@ use wisp_weights::gguf::Value;
 use super::ernie4_5;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, FeedForward, SharedExpert, TensorNames},
+    spec::{DecoderSpec, SharedExpert, TensorNames},
 };
 
 /// Every `moe_layer_interval`th layer from `moe_layer_start_index` to `moe_layer_end_index` has
@@ -44,7 +44,7 @@ pub(super) fn architecture() -> Architecture {
         .gguf_key("interleave_moe_layer_step", |spec| {
             let with_experts = |from: usize| {
                 let mut layers = spec.layers.iter().skip(from);
-                layers.position(|layer| layer.feed_forward == FeedForward::Experts)
+                layers.position(|layer| layer.feed_forward.has_experts())
             };
             let between = with_experts(with_experts(0)? + 1).unwrap_or(0);
             Some(Value::U32(between as u32 + 1))

@@ -65,10 +65,7 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
     let window = metadata.optional_u32("attention.sliding_window")?;
     spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(6));
     let theta = metadata.optional_f32("rope.freq_base_swa")?;
-    let local = RopeSettings {
-        theta: theta.unwrap_or(10_000.0),
-        scaling: RopeScaling::None,
-    };
+    let local = RopeSettings::new(theta.unwrap_or(10_000.0), RopeScaling::None);
     use_local_rope(&mut spec, local);
     gemma2::scale_largest_model(&mut spec, 62);
     Ok(spec)

@@ -14,6 +14,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma3n;
+mod gemma4;
 mod glm4;
 mod glm4_moe;
 mod gpt2;
@@ -22,6 +23,7 @@ mod gpt_oss;
 mod granite;
 mod granite_hybrid;
 mod hunyuan_dense;
+mod jina_embeddings_v3;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
@@ -61,6 +63,7 @@ pub(super) fn all() -> Vec<Architecture> {
         qwen2_moe::architecture(),
         qwen3::architecture(),
         qwen3_moe::architecture(),
+        qwen3_moe::with_vision(),
         qwen3_next::architecture(),
         qwen3_5::architecture(),
         qwen3_5::with_experts(),
@@ -68,6 +71,7 @@ pub(super) fn all() -> Vec<Architecture> {
         gemma2::architecture(),
         gemma3::architecture(),
         gemma3n::architecture(),
+        gemma4::architecture(),
         phi3::architecture(),
         phimoe::architecture(),
         olmo2::architecture(),
@@ -99,5 +103,6 @@ pub(super) fn all() -> Vec<Architecture> {
         xlm_roberta::architecture(),
         modernbert::architecture(),
         nomic_bert::architecture(),
+        jina_embeddings_v3::architecture(),
     ]
 }

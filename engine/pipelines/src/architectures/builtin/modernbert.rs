@@ -69,10 +69,7 @@ pub(super) fn architecture() -> Architecture {
                 });
             }
             let theta = metadata.optional_f32("rope.freq_base_swa")?;
-            let local = RopeSettings {
-                theta: theta.unwrap_or(10_000.0),
-                scaling: RopeScaling::None,
-            };
+            let local = RopeSettings::new(theta.unwrap_or(10_000.0), RopeScaling::None);
             // The head of files without this key, or with another value, scores the mean of the tokens.
             let first = metadata.optional_u32("classifier.pooling_type")? == Some(FIRST_TOKEN);
             let labels = metadata.score_labels().filter(|_| first);

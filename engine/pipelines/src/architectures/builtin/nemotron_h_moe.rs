@@ -34,7 +34,7 @@ pub(super) fn with_gguf(architecture: Architecture, name: &'static str) -> Archi
             let widths = spec.layers.iter().map(|layer| match layer.feed_forward {
                 FeedForward::None => 0,
                 FeedForward::Dense => spec.intermediate_size as i32,
-                FeedForward::Experts => expert as i32,
+                FeedForward::Experts | FeedForward::DenseAndExperts => expert as i32,
             });
             Some(Value::Array(Array::I32(widths.collect())))
         })

@@ -41,9 +41,6 @@ fn set_gguf_windows(
 ) -> Result<(), ArchitectureError> {
     metadata.set_windows(spec, 4)?;
     let theta = spec.ropes.first().map_or(10_000.0, |rope| rope.theta);
-    spec.set_local_rope(RopeSettings {
-        theta,
-        scaling: RopeScaling::None,
-    });
+    spec.set_local_rope(RopeSettings::new(theta, RopeScaling::None));
     Ok(())
 }

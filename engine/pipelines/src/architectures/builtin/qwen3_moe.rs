@@ -1,9 +1,9 @@
 //! Qwen 3 MoE: Qwen 3 with a mixture of experts in some layers.
 
-use super::qwen3;
+use super::{qwen2, qwen3};
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, QkNorm},
+    spec::{DecoderSpec, GateUpOrder, QkNorm, TensorNames},
 };
 
 /// Every `decoder_sparse_step`th layer has experts, except `mlp_only_layers`. All layers have the
@@ -18,6 +18,10 @@ pub(super) fn architecture() -> Architecture {
             "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_local_experts": 128}"#,
         )
         .config_key("num_local_experts", "num_experts")
+        .tensor_names(TensorNames {
+            prefixes: qwen2::prefixes(),
+            ..TensorNames::hugging_face()
+        })
         .spec_from_config(|config| {
             let mut spec = config.decoder_spec()?;
             spec.qk_norm = QkNorm::PerHead;
@@ -27,6 +31,27 @@ pub(super) fn architecture() -> Architecture {
         })
         .gguf("qwen3moe")
         .spec_from_gguf(qwen3::from_gguf)
+}
+
+/// The text model of Qwen 3 VL with experts, whose weights published checkpoints store transposed. Routing weights always sum to 1.
+pub(super) fn with_vision() -> Architecture {
+    architecture()
+        .derived("qwen3_vl_moe")
+        .config_classes(["Qwen3VLMoeForConditionalGeneration"])
+        .config_defaults(
+            r#"{"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+            "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+            "max_position_embeddings": 128000, "decoder_sparse_step": 1, "norm_topk_prob": true,
+            "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "num_local_experts": 60}"#,
+        )
+        .tensor_names(TensorNames {
+            prefixes: qwen2::prefixes(),
+            expert_gate: "".into(),
+            expert_up: "".into(),
+            gate_up_order: GateUpOrder::Stacked,
+            expert_down: "layers.{}.mlp.experts.down_proj".into(),
+            ..TensorNames::hugging_face()
+        })
 }
 
 /// Sets the mixture of experts, and the layers that have it.

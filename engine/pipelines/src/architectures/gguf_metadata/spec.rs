@@ -53,10 +53,10 @@ impl GgufMetadata<'_> {
         spec.set_expert_layers(|i| has_experts && self.has_weight(&in_layer(&names.router, i)));
         let rotary_dim = self.optional_u32("rope.dimension_count")?;
         spec.rotary_dim = rotary_dim.unwrap_or(head_dim);
-        spec.ropes = vec![RopeSettings {
-            theta: self.optional_f32("rope.freq_base")?.unwrap_or(10_000.0),
-            scaling: self.scaling(max_positions)?,
-        }];
+        spec.ropes = vec![RopeSettings::new(
+            self.optional_f32("rope.freq_base")?.unwrap_or(10_000.0),
+            self.scaling(max_positions)?,
+        )];
         spec.tied = !self.has_weight(&names.output);
         Ok(spec)
     }
@@ -144,6 +144,8 @@ impl GgufMetadata<'_> {
                 None | Some(0.0) => 1.0,
                 Some(scale) => scale,
             },
+            router_norm: false,
+            expert_scales: false,
             weighted_input: false,
             intermediate_size: width.map_or(intermediate_size, u64::from),
             latent_size: self.optional_u32("moe_latent_size")?.map(u64::from),

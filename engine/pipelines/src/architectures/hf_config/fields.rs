@@ -87,7 +87,13 @@ impl HfConfig {
             return Err(error("it is not a JSON object".into()));
         };
         if let Some(Value::Object(text)) = fields.remove("text_config") {
+            // Where either says that the output layer is one of its own, it is stored. Transformers 5 reads the field of
+            // the whole model, and 4 that of the text.
+            let untied = fields.get("tie_word_embeddings") == Some(&Value::Bool(false));
             fields.extend(text);
+            if untied {
+                fields.insert("tie_word_embeddings".into(), false.into());
+            }
         }
         for (common, own) in keys {
             match fields.remove(own.as_ref()) {

@@ -46,10 +46,7 @@ impl HfConfig {
         let theta = number(rope, "rope_theta")?
             .or(otherwise)
             .unwrap_or(10_000.0);
-        Ok(RopeSettings {
-            theta: theta as f32,
-            scaling: self.scaling(rope)?,
-        })
+        Ok(RopeSettings::new(theta as f32, self.scaling(rope)?))
     }
 
     /// Returns the share of a head's elements that rotate.
@@ -106,9 +103,13 @@ impl HfConfig {
             }),
             "yarn" => self.yarn(rope, required("factor")?),
             "longrope" => self.longrope(rope),
+            "proportional" => Ok(RopeScaling::Proportional {
+                part: number(rope, "partial_rotary_factor")?.unwrap_or(1.0),
+                factor: number(rope, "factor")?.unwrap_or(1.0),
+            }),
             other => Err(self.error(format!(
-                "rope scaling {other:?} is not supported; default, linear, dynamic, llama3, yarn \
-                 and longrope are"
+                "rope scaling {other:?} is not supported; default, linear, dynamic, llama3, yarn, \
+                 longrope and proportional are"
             ))),
         }
     }
@@ -179,6 +180,8 @@ fn scaling_type(rope: &Value) -> &str {
     match kind.and_then(Value::as_str).unwrap_or("default") {
         // Early configurations of Phi-3 call LongRoPE `su` or `yarn`.
         "su" => "longrope",
+        // Sections of positions of images, which are the same in a text.
+        "mrope" => "default",
         "yarn" if rope.get("short_factor").is_some() => "longrope",
         kind => kind,
     }

@@ -6,7 +6,7 @@ use wisp_graph::Activation;
 use super::{fields::HfConfig, rope::LayerType};
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, ExpertScoring, MoeSpec, check_layers},
+    spec::{DecoderSizes, DecoderSpec, ExpertScoring, HeadSizes, MoeSpec, check_layers},
 };
 
 impl HfConfig {
@@ -126,6 +126,30 @@ impl HfConfig {
             .map(Some)
     }
 
+    /// Returns the sizes of a layer's heads: those in `per_layer_config`, where transformers 5 writes them, and `otherwise`
+    /// for what is missing there.
+    ///
+    /// # Errors
+    ///
+    /// If one is not a whole number of 32 bits.
+    pub fn layer_head_sizes(
+        &self,
+        layer: usize,
+        otherwise: HeadSizes,
+    ) -> Result<HeadSizes, ArchitectureError> {
+        let layers = self.json.get("per_layer_config");
+        let Some(own) = layers.and_then(|layers| layers.get(layer.to_string())) else {
+            return Ok(otherwise);
+        };
+        let own = HfConfig { json: own.clone() };
+        let [kv_heads, head_dim] =
+            ["num_key_value_heads", "head_dim"].map(|key| own.optional_u32(key));
+        Ok(HeadSizes {
+            kv_heads: kv_heads?.unwrap_or(otherwise.kv_heads),
+            head_dim: head_dim?.unwrap_or(otherwise.head_dim),
+        })
+    }
+
     /// Returns the window of a class that has `use_sliding_window`: `sliding_window` if that is
     /// true.
     ///
@@ -152,6 +176,8 @@ impl HfConfig {
             selection_bias: false,
             normalize,
             scale: 1.0,
+            router_norm: false,
+            expert_scales: false,
             weighted_input: false,
             intermediate_size: self.u64(width)?,
             latent_size: None,

@@ -52,6 +52,11 @@ pub(super) fn block(spec: &DecoderSpec, layer: usize) -> Vec<(SelectName, Change
         FeedForward::None => {}
         FeedForward::Dense => parts.extend(DENSE),
         FeedForward::Experts => parts.extend(EXPERTS),
+        // No architecture that GGUF has here has both.
+        FeedForward::DenseAndExperts => {
+            parts.extend(DENSE);
+            parts.extend(EXPERTS);
+        }
     }
     parts.extend(norms(spec, settings));
     parts

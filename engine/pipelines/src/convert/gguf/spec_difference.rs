@@ -29,6 +29,15 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("activation", a.activation == b.activation),
         ("gate of the feed-forward", a.gate == b.gate),
         ("experts", a.moe == b.moe),
+        (
+            "heads of layers",
+            layers(|a, b| a.head_sizes == b.head_sizes),
+        ),
+        (
+            "values that are keys",
+            layers(|a, b| a.values_are_keys == b.values_are_keys),
+        ),
+        ("factors of layers", a.layer_scalars == b.layer_scalars),
         ("norms of values", a.v_norm == b.v_norm),
         ("versions of the residual stream", a.alt_up == b.alt_up),
         ("branch beside attention", a.laurel_rank == b.laurel_rank),
@@ -112,7 +121,11 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
 fn same_ropes(a: &DecoderSpec, b: &DecoderSpec) -> bool {
     let mut pairs = a.ropes.iter().zip(&b.ropes);
     a.ropes.len() == b.ropes.len()
-        && pairs.all(|(a, b)| close(a.theta, b.theta) && same_scaling(&a.scaling, &b.scaling))
+        && pairs.all(|(a, b)| {
+            a.rotary_dim == b.rotary_dim
+                && close(a.theta, b.theta)
+                && same_scaling(&a.scaling, &b.scaling)
+        })
 }
 
 /// Compares scalings by kind and by their numbers, which GGUF stores as 32-bit floats.
@@ -164,6 +177,7 @@ fn numbers(scaling: &RopeScaling) -> Vec<f32> {
             let numbers = rounded(&[*original, *for_short, *for_long]);
             [&numbers, &short[..], long].concat()
         }
+        RopeScaling::Proportional { part, factor } => rounded(&[*part, *factor]),
         RopeScaling::Factors(factors) => factors.clone(),
     }
 }

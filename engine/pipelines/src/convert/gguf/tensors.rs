@@ -219,13 +219,13 @@ impl Plan<'_, '_, '_> {
     /// Adds the projections of a layer's experts that are parts of other tensors.
     fn add_fused_experts(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
         let model = (self.spec, self.names, self.prefix);
-        let kind = self.spec.layers.get(layer).map(|layer| layer.feed_forward);
-        if kind != Some(FeedForward::Experts) {
+        let settings = self.spec.layers.get(layer);
+        if !settings.is_some_and(|layer| layer.feed_forward.has_experts()) {
             return Ok(());
         }
         for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
-            let Some(fused) = FusedExperts::find(model, layer, part, |name| self.exists(name))
-            else {
+            let shape_of = |name: &str| Some(self.checkpoint.find(name)?.shape.clone());
+            let Some(fused) = FusedExperts::find(model, layer, part, shape_of) else {
                 continue;
             };
             let to = in_layer(part.name(to), layer);
