@@ -6,7 +6,7 @@
 # `package`, `deny`, `clippy`, `build`, `tests`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
-# or `classes`, the tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
+# or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
 # for software adapters, where an ordinary run takes a spread of both; or `cuda-all`, every kernel on the emulated CUDA
 # device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample; or `kernels`,
 # the tests of kernels with every encoding, where an ordinary run takes a third of them in some tests.
@@ -128,7 +128,7 @@ step_classes() {
   cargo build "${BUILT[@]}" --bins --examples
   for class in gpu software; do
     echo "  class $class:" >&3
-    export WISP_TEST_CLASS=$class
+    export WISP_TEST_CLASS=$class WISP_TEST_ALL=1 WISP_ALL_RECORDS=1
     run_tests --test engine --test program
     step_browser
   done

@@ -17,6 +17,7 @@ use crate::{
     kernel_records,
     program::adapter_under_test,
     quantize::quantize,
+    sample,
 };
 
 /// The bound of the normalised error of products in half precision.
@@ -413,10 +414,10 @@ pub fn check_outputs(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -
 /// The encodings of tests whose point hardly depends on the encoding: a third of them, others with each seed of the
 /// property tests, and all with `WISP_TEST_ALL=1`.
 pub fn some_encodings() -> impl Iterator<Item = Encoding> {
-    let is_all = std::env::var_os("WISP_TEST_ALL").is_some_and(|value| value == "1");
-    let seed = std::env::var("PROPTEST_RNG_SEED").ok();
-    let seed: usize = seed.and_then(|seed| seed.parse().ok()).unwrap_or_default();
-    let (first, step) = if is_all { (0, 1) } else { (seed % 3, 3) };
+    let (first, step) = match sample::takes_all() {
+        true => (0, 1),
+        false => (sample::seed() % 3, 3),
+    };
     Encoding::device_encodings().skip(first).step_by(step)
 }
 

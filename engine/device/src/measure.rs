@@ -19,8 +19,14 @@ pub struct Ceilings {
 /// Bytes that the read kernel reads if the device binds that many: more than caches hold.
 const READ_BYTES: u64 = 256 << 20;
 
-/// Each measurement is repeated for at least this long.
+/// How long each measurement is repeated.
 const MIN_DURATION: Duration = Duration::from_millis(300);
+
+/// A run for the rate of operations is made longer until it takes this long, or has [`MAX_ROUNDS`].
+const MIN_RUN_SECONDS: f64 = 0.005;
+
+/// The longest run: about 2 ms on the fastest GPUs.
+const MAX_ROUNDS: u32 = 1 << 12;
 
 /// `f32` operations of one invocation of `measure_fma` in one round.
 const OPERATIONS_PER_ROUND: f64 = 128.0;
@@ -54,13 +60,17 @@ impl Measurement<'_> {
         Dispatch::new(device, &pipeline, &group, workgroups)
     }
 
-    /// Returns the median of the seconds that one run takes.
-    async fn seconds(&self, now: &dyn Fn() -> Duration) -> Result<f64, DeviceError> {
+    /// Returns the median of the seconds that one run takes, of five and as many as the duration allows.
+    async fn seconds(
+        &self,
+        now: &dyn Fn() -> Duration,
+        duration: Duration,
+    ) -> Result<f64, DeviceError> {
         let (device, dispatch) = (self.device, [self.dispatch()?]);
         device.record(&dispatch)?;
         device.finish().await?;
         let (start, mut times) = (now(), Vec::new());
-        while times.len() < 5 || (now() - start < MIN_DURATION && times.len() < 1000) {
+        while times.len() < 5 || (now() - start < duration && times.len() < 1000) {
             let before = now();
             device.record(&dispatch)?;
             device.finish().await?;
@@ -117,20 +127,22 @@ pub async fn ceilings(
         kernel: "measure_read",
         params: MeasureParams { len, invocations },
     };
-    let read_seconds = read.seconds(now).await?;
-    let rounds = if software { 1 << 10 } else { 1 << 12 };
-    let fma = Measurement {
+    let read_seconds = read.seconds(now, MIN_DURATION).await?;
+    let mut fma = Measurement {
         device,
         x: &x,
         kernel: "measure_fma",
         params: MeasureParams {
-            len: rounds,
+            len: 1 << 6,
             invocations,
         },
     };
-    let operations = OPERATIONS_PER_ROUND * f64::from(rounds) * f64::from(invocations);
+    while fma.params.len < MAX_ROUNDS && fma.seconds(now, Duration::ZERO).await? < MIN_RUN_SECONDS {
+        fma.params.len *= 4;
+    }
+    let operations = OPERATIONS_PER_ROUND * f64::from(fma.params.len) * f64::from(invocations);
     Ok(Ceilings {
         read_bytes_per_second: read_bytes as f64 / read_seconds,
-        f32_operations_per_second: operations / fma.seconds(now).await?,
+        f32_operations_per_second: operations / fma.seconds(now, MIN_DURATION).await?,
     })
 }

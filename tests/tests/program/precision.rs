@@ -5,6 +5,7 @@ use std::path::Path;
 use wisp_tests::{
     goldens::{CAUSAL, Golden, RECURRENT, for_each},
     program::{Run, TestDevice, command, generate, ids, logits, run, run_command},
+    sample,
     shared::shared_data,
 };
 
@@ -63,6 +64,9 @@ fn logits_of_goldens_are_within_the_bound_of_exact_ones() {
         return;
     }
     for_each(CAUSAL, |name, directory, golden: &Golden| {
+        if !sample::has(name, 0, 3) {
+            return;
+        }
         let vocab = golden.logits[0].len() as u32;
         let tokens: Vec<u32> = (0..96u32)
             .map(|i| (i * i * 7 + 3 * i + 1) % vocab)

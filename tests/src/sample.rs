@@ -1,0 +1,31 @@
+//! What an ordinary run takes of tests that have many cases. `WISP_TEST_ALL=1` takes all.
+
+use crate::program::TestDevice;
+
+/// Returns whether all cases of all tests run: `WISP_TEST_ALL=1`.
+pub fn takes_all() -> bool {
+    std::env::var_os("WISP_TEST_ALL").is_some_and(|value| value == "1")
+}
+
+/// The seed of the property tests, `PROPTEST_RNG_SEED`, which also turns the samples.
+pub fn seed() -> usize {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok();
+    seed.and_then(|seed| seed.parse().ok()).unwrap_or_default()
+}
+
+/// Returns whether a case is in the sample numbered `sample` of `samples`, which share the cases out. It is in each
+/// where all cases run.
+pub fn has(case: &str, sample: usize, samples: usize) -> bool {
+    let sum: usize = case.bytes().map(usize::from).sum();
+    takes_all() || (sum + seed()) % samples == sample % samples
+}
+
+/// Returns whether a checkpoint runs on a device: on the host, where Vulkan poses as a GPU, and on one of the two Vulkan
+/// devices that are left.
+pub fn runs_on(checkpoint: &str, place: TestDevice) -> bool {
+    match place {
+        TestDevice::Host | TestDevice::VulkanGpu => true,
+        TestDevice::Vulkan => has(checkpoint, 0, 2),
+        TestDevice::VulkanBaseline => has(checkpoint, 1, 2),
+    }
+}
