@@ -3,19 +3,20 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
-# `package`, `deny`, `clippy`, `build`, `tests`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
+# `package`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
 # for software adapters, where an ordinary run takes a spread of both; or `cuda-all`, every kernel on the emulated CUDA
-# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample; or `kernels`,
-# the tests of kernels with every encoding, where an ordinary run takes a third of them in some tests.
+# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample; or `barriers`,
+# whether the emulated CUDA device notices each single barrier that a kernel lacks; or `kernels`, the tests of kernels
+# with every encoding, where an ordinary run takes a third of them in some tests.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package deny clippy build tests cuda doctests docs gpu-statistics fuzz browser"
-readonly MORE="wasm32 msrv faults classes kernels cuda-all"
+readonly STEPS="vulkan fmt package deny clippy build tests aarch64 cuda doctests docs gpu-statistics fuzz browser"
+readonly MORE="wasm32 msrv faults classes kernels cuda-all barriers"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -100,12 +101,25 @@ step_tests() {
 
 step_kernels() { WISP_TEST_ALL=1 run_tests --test kernels; }
 
+# The host's kernels on emulated ARM processors.
+step_aarch64() {
+  local outcome filters=(blocks int8 products)
+  if [ "${WISP_TEST_ALL:-}" = 1 ]; then filters=(); fi
+  outcome=$(bash tests/scripts/aarch64.sh "${filters[@]}") || { echo "$outcome"; return 1; }
+  sed 's/^/  /' <<<"$outcome" >&3
+}
+
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {
   on_emulator 48 'binary(program) and test(/^(goldens_gguf|stories::q8_0).*vulkan_gpu/)'
 }
 
 step_cuda-all() { on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
+
+step_barriers() {
+  cargo test "${BUILT[@]}" --test kernels -- --ignored --nocapture kernels_without_a_barrier_fail | tee "$LOGS/barriers-test"
+  grep -E '^[0-9]+ barriers of|^skipped: ' "$LOGS/barriers-test" | sed 's/^/  /' >&3 || true
+}
 
 # Runs every Nth kernel in each order of threads, each time others, and the tests of models that filters select.
 on_emulator() {

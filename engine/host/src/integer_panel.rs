@@ -15,6 +15,9 @@ use wisp_weights::blocks::{
 /// Tokens of a panel: a multiple of the tokens of every tile.
 const TOKENS: usize = 12;
 
+/// Tokens of a tile on processors that have no more than their target: NEON has 32 vectors of four words.
+const BASELINE_TILE: usize = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
+
 /// Rows of a vector.
 const LANES: usize = 16;
 
@@ -150,7 +153,13 @@ integer_simd! {
             "x86_64+avx2+fma+f16c" => {
                 multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Avx2, 4>(decode, part, panels, depth, scratch, outs)
             },
-            _ => multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Portable, 1>(decode, part, panels, depth, scratch, outs),
+            "aarch64+neon+dotprod+i8mm" => {
+                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::NeonI8mm, 3>(decode, part, panels, depth, scratch, outs)
+            },
+            "aarch64+neon+dotprod" => {
+                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::NeonDot, 3>(decode, part, panels, depth, scratch, outs)
+            },
+            _ => multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Baseline, BASELINE_TILE>(decode, part, panels, depth, scratch, outs),
         }
     }
 }

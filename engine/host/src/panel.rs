@@ -74,6 +74,9 @@ simd! {
             "x86_64+avx2+fma+f16c" => {
                 multiply_in::<wisp_weights::blocks::Avx2, 6, 1, 6>(encoding, part, packed, depth, scratch, outs)
             },
+            "aarch64+neon" => {
+                multiply_in::<wisp_weights::blocks::Neon, 6, 1, 6>(encoding, part, packed, depth, scratch, outs)
+            },
             _ => multiply_in::<wisp_weights::blocks::Portable, 2, 1, 2>(encoding, part, packed, depth, scratch, outs),
         }
     }
@@ -181,6 +184,9 @@ simd! {
             },
             "x86_64+avx2+fma+f16c" => {
                 add_rows_in::<wisp_weights::blocks::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
+            },
+            "aarch64+neon" => {
+                add_rows_in::<wisp_weights::blocks::Neon, 6, 1>(scratch, rows, packed, depth, tokens, outs)
             },
             _ => add_rows_in::<wisp_weights::blocks::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
         }

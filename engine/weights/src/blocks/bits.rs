@@ -61,6 +61,8 @@ mod tests {
                 results.push(all::<crate::blocks::Avx512>(bytes));
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        results.push(all::<crate::blocks::Neon>(bytes));
         results
     }
 

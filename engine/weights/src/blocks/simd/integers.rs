@@ -10,7 +10,9 @@ macro_rules! integer_simd {
         #[multiversion::multiversion(targets(
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c",
             "x86_64+avxvnni+avx2+fma+f16c",
-            "x86_64+avx2+fma+f16c"
+            "x86_64+avx2+fma+f16c",
+            "aarch64+neon+dotprod+i8mm",
+            "aarch64+neon+dotprod"
         ))]
         $($function)*
     };
@@ -37,8 +39,16 @@ macro_rules! with_integer_simd {
                 type $S = $crate::blocks::Avx2;
                 $body
             },
+            "aarch64+neon+dotprod+i8mm" => {
+                type $S = $crate::blocks::NeonI8mm;
+                $body
+            },
+            "aarch64+neon+dotprod" => {
+                type $S = $crate::blocks::NeonDot;
+                $body
+            },
             _ => {
-                type $S = $crate::blocks::Portable;
+                type $S = $crate::blocks::Baseline;
                 $body
             },
         }
@@ -117,7 +127,7 @@ pub trait IntegerSimd: 'static {
 }
 
 /// Words of which, from index `16 - count` on, the first `count` have all bits set.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) static KEPT: [u32; 32] = {
     let mut kept = [0; 32];
     let mut i = 0;
@@ -329,6 +339,18 @@ mod tests {
                 if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni") {
                     assert_eq!(outcomes::<Avx512Vnni>(&bytes), expected);
                 }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            use crate::blocks::{Neon, NeonDot, NeonI8mm};
+            use std::arch::is_aarch64_feature_detected;
+            assert_eq!(outcomes::<Neon>(&bytes), expected);
+            if is_aarch64_feature_detected!("dotprod") {
+                assert_eq!(outcomes::<NeonDot>(&bytes), expected);
+            }
+            if is_aarch64_feature_detected!("i8mm") {
+                assert_eq!(outcomes::<NeonI8mm>(&bytes), expected);
             }
         }
     }

@@ -6,6 +6,10 @@ mod avx2_integers;
 mod avx512_vnni;
 mod f16;
 mod integers;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_integers;
 mod ops;
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -18,10 +22,22 @@ pub use avx2_integers::AvxVnni;
 #[cfg(target_arch = "x86_64")]
 pub use avx512_vnni::Avx512Vnni;
 pub use integers::{IntegerSimd, integer_simd, with_integer_simd};
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
+#[cfg(target_arch = "aarch64")]
+pub use neon_integers::{NeonDot, NeonI8mm};
 pub use ops::Simd;
 pub use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
+
+/// The instruction set that every processor of the target has.
+#[cfg(not(target_arch = "aarch64"))]
+pub type Baseline = Portable;
+
+/// The instruction set that every processor of the target has.
+#[cfg(target_arch = "aarch64")]
+pub type Baseline = Neon;
 
 /// Compiles a function for several instruction sets and calls the best one that the CPU has. What the
 /// function inlines is compiled for that set too.
@@ -55,7 +71,7 @@ macro_rules! with_simd {
                 $body
             },
             _ => {
-                type $S = $crate::blocks::Portable;
+                type $S = $crate::blocks::Baseline;
                 $body
             },
         }
