@@ -39,9 +39,9 @@ const CANDIDATE_LANES: u32 = 16u;
 var<workgroup> candidates: array<Candidate, WG>;
 var<workgroup> lane_candidates: array<Candidate, CANDIDATE_LANES>;
 
-// Returns the best of the workgroup's candidates to every invocation.
+// Returns the best of the workgroup's candidates to every invocation. Its two barriers keep the writes of one call behind
+// all reads of the one before.
 fn workgroup_best(own: Candidate, lid: u32) -> Candidate {
-    workgroupBarrier();
     candidates[lid] = own;
     workgroupBarrier();
     if lid < CANDIDATE_LANES {

@@ -4,9 +4,10 @@
 // results. With `subgroups`, each subgroup reduces its own numbers, then those of all subgroups: no subgroup
 // size is assumed, and an invocation finds its place among those of its subgroup by counting them.
 //
-// Each reduction takes one of two slots of workgroup memory. A kernel that reduces twice takes them in turn and
-// needs no barrier in between; a third reduction would overwrite what a slower invocation still reads, so
-// `workgroup_sum` and `workgroup_max`, which can be called any number of times, begin with a barrier.
+// Each reduction takes one of two slots of workgroup memory. With `subgroups`, a kernel that reduces twice takes them in
+// turn and needs no barrier in between; a third reduction would overwrite what a slower invocation still reads, so
+// `workgroup_sum` and `workgroup_max`, which can be called any number of times, begin with a barrier. Without, the two
+// barriers of a reduction keep its writes behind all reads of the one before.
 import constants::WG;
 
 @if(!subgroups) const LANES: u32 = 16u;
@@ -16,13 +17,13 @@ var<workgroup> partials: array<f32, 2u * WG>;
 
 // Returns the sum of `value` over the workgroup to every invocation. `lid` is the local index.
 fn workgroup_sum(value: f32, lid: u32) -> f32 {
-    workgroupBarrier();
+    @if(subgroups) { workgroupBarrier(); }
     return workgroup_sum_in(0u, value, lid);
 }
 
 // Returns the maximum of `value` over the workgroup to every invocation.
 fn workgroup_max(value: f32, lid: u32) -> f32 {
-    workgroupBarrier();
+    @if(subgroups) { workgroupBarrier(); }
     return workgroup_max_in(0u, value, lid);
 }
 

@@ -193,7 +193,10 @@ EXPORT Result nvrtcCompileProgram(Program* program, int count, const char* const
     if (!read_options(count, texts, options, program->log)) return NVRTC_ERROR_INVALID_OPTION;
     std::string source = program->source;
     const char* drop = getenv("CUDA_EMULATOR_DROP_BARRIER");
-    if (drop && atoi(drop) > 0) drop_barrier(source, static_cast<unsigned>(atoi(drop)));
+    if (drop && atoi(drop) > 0 && !drop_barrier(source, static_cast<unsigned>(atoi(drop)))) {
+        program->log = std::string("the source has no barrier number ") + drop + ", which CUDA_EMULATOR_DROP_BARRIER names\n";
+        return NVRTC_ERROR_COMPILATION;
+    }
     Compilation compilation = compile_kernel(source, program->name);
     compiles++;
     cached += compilation.cached;

@@ -2,6 +2,8 @@
 
 mod argmax;
 mod attention;
+#[cfg(feature = "cuda")]
+mod barriers;
 mod batch_matmul;
 mod binary;
 mod binary_contiguous;
