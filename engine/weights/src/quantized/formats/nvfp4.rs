@@ -53,10 +53,10 @@ pub(super) fn matrix(
     };
     let cols = across.saturating_mul(2);
     let scales = tensors.require(&format!("{base}.weight_scale"))?;
-    let groups = cols / GROUP;
+    let groups = cols.div_ceil(GROUP);
     let are_floats = scales.stored == StoredEncoding::Unsupported("F8_E4M3");
     if !are_floats || !cols.is_multiple_of(GROUP) || scales.shape != [rows, groups] {
-        let expected = format!("F8_E4M3 of shape [{rows}, {cols} / {GROUP}]");
+        let expected = format!("F8_E4M3 of shape [{rows}, {groups}]");
         return Err(tensors.unfit(scales, &expected));
     }
     let (name, divides) = match package {
