@@ -26,7 +26,8 @@ impl Checkpoint {
         tensors.extend(matrices.iter().map(|matrix| matrix.info.clone()));
         self.by_name = index_by_name(&self.files, &tensors)?;
         self.tensors = tensors;
-        self.add_joined(matrices.into_iter().map(JoinedTensor::Matrix));
+        let matrices = matrices.into_iter().map(Box::new);
+        self.add_joined(matrices.map(JoinedTensor::Matrix));
         Ok(())
     }
 
@@ -47,7 +48,8 @@ impl Checkpoint {
         }
         self.tensors.retain(|tensor| !parts.contains(&tensor.name));
         self.by_name = index_by_name(&self.files, &self.tensors)?;
-        self.add_joined(found.into_iter().map(JoinedTensor::GgmlNvfp4));
+        let found = found.into_iter().map(Box::new);
+        self.add_joined(found.map(JoinedTensor::GgmlNvfp4));
         Ok(())
     }
 

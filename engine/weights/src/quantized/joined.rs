@@ -14,9 +14,9 @@ use crate::{error::WeightError, tensor::TensorInfo};
 #[derive(Debug)]
 pub(crate) enum JoinedTensor {
     /// A matrix of a checkpoint in Hugging Face's layout.
-    Matrix(QuantizedMatrix),
+    Matrix(Box<QuantizedMatrix>),
     /// A tensor of a GGUF file.
-    GgmlNvfp4(GgmlNvfp4),
+    GgmlNvfp4(Box<GgmlNvfp4>),
 }
 
 impl JoinedTensor {

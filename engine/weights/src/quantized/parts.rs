@@ -27,12 +27,15 @@ impl Deref for Part<'_> {
     }
 }
 
-/// Whole tensors of remote files, by their file and offset: their other rows follow.
+/// Tensors by their file and offset.
+type ByLocation = HashMap<(usize, u64), Arc<[u8]>>;
+
+/// Whole tensors of remote files, of which other rows will be read.
 #[derive(Debug, Default)]
-pub(super) struct KeptTensors(Mutex<HashMap<(usize, u64), Arc<[u8]>>>);
+pub(super) struct KeptTensors(Mutex<ByLocation>);
 
 impl KeptTensors {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(usize, u64), Arc<[u8]>>> {
+    fn lock(&self) -> MutexGuard<'_, ByLocation> {
         // Poisoning is harmless: tensors are inserted whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
