@@ -28,13 +28,13 @@ SIZES = {**G.BASE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layer
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 # Rows that are no multiple of a word's 8 integers.
 UNEVEN = {**SIZES, "num_attention_heads": 16, "head_dim": 10, "intermediate_size": 160}
-# Several blocks of 128 each way, the last ones partial.
 # Rows of whole blocks of 64.
 BLOCKS = {**SIZES, "intermediate_size": 128}
 # Weights of experts that sum to one, as in all checkpoints of the architecture, which GGUF implies.
 EXPERTS = {
     **BLOCKS, "moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
 }
+# Several blocks of 128 each way, the last ones partial.
 WIDE = {**SIZES, "hidden_size": 160, "intermediate_size": 288, "num_hidden_layers": 1}
 LATENT = {
     **G.LATENT, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "kv_lora_rank": 32,
