@@ -51,7 +51,8 @@ const fn variant(
 /// The encodings of weights: the files in `encodings/`.
 pub(crate) const ENCODINGS: &[&str] = &[
     "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
-    "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nf4", "tq2_0", "iq2", "iq3",
+    "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nf4", "nvfp4", "tq2_0",
+    "iq2", "iq3",
 ];
 
 /// The encodings of weights that are multiplied with signed bytes, in kernels with the condition `int8`.

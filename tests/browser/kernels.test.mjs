@@ -22,7 +22,7 @@ const ops = [...new Set(names.map((name) => name.replace(/-[0-9a-f]{16}\.case$/,
 // WISP_ALL_RECORDS=1 takes all.
 const ALL = Boolean(process.env.WISP_ALL_RECORDS);
 const MAX_RECORDS = ALL ? Infinity : 8;
-const RARE = ["bf16", "f8_e4m3", "iq2", "iq3", "iq4_nl", "iq4_xs", "mxfp4", "nf4", "q2_k", "q3_k", "q4_1", "q5_0", "q5_1", "q5_k", "tq2_0",
+const RARE = ["bf16", "f8_e4m3", "iq2", "iq3", "iq4_nl", "iq4_xs", "mxfp4", "nf4", "nvfp4", "q2_k", "q3_k", "q4_1", "q5_0", "q5_1", "q5_k", "tq2_0",
   "uint4", "uint8"];
 const digest = (name) => createHash("sha256").update(name).digest()[0];
 const isTaken = (kernel) => {

@@ -44,11 +44,21 @@ def blocks(name, random):
     return {"blocks": data.tobytes().hex(), "weights": values.tobytes().hex()}
 
 
+def nvfp4_blocks(random):
+    """16 blocks whose scales are random bytes, special ones among them: 0, subnormal numbers, NaN, and with signs."""
+    data = random.integers(0, 256, (16, 36), dtype=np.uint8)
+    data[0, :4] = [0x00, 0x7F, 0xFF, 0x80]
+    data[1, :4] = [0x01, 0x07, 0x7E, 0x08]
+    values = quants.dequantize(data, Type.NVFP4).astype("<f4")
+    return {"blocks": data.tobytes().hex(), "weights": values.tobytes().hex()}
+
+
 def main():
     grids = np.concatenate([entries(*grid) for grid in GRIDS])
     (ROOT / "engine/weights/src/blocks/grids.bin").write_bytes(grids.tobytes())
     random = np.random.default_rng(7)
     vectors = {name: blocks(name, random) for name in SCALES}
+    vectors["NVFP4"] = nvfp4_blocks(random)
     text = json.dumps(vectors, indent=1)
     (ROOT / "tests/fixtures/ggml_blocks.json").write_text(text + "\n")
 

@@ -9,6 +9,7 @@ the golden with the weights that the package's formula gives for them, in float3
   gptq    AutoGPTQ's QuantLinear: scales[g_idx] * (q - (zeros + 1) % 2^bits)
   awq     AutoAWQ's dequantize_gemm: scales * (q - zeros)
   packed  compressed-tensors' dequantize: scale * (q - zero_point)
+  nvfp4   compressed-tensors' dequantize: q * (scale / global_scale), and ModelOpt's: q * (scale * scale_2)
   nf4     bitsandbytes' dequantize_4bit: map[q] * (nested_map[absmax] * nested_absmax + nested_offset)
 """
 
@@ -27,6 +28,12 @@ SIZES = {**G.BASE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layer
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 # Rows that are no multiple of a word's 8 integers.
 UNEVEN = {**SIZES, "num_attention_heads": 16, "head_dim": 10, "intermediate_size": 160}
+# Rows of whole blocks of 64.
+BLOCKS = {**SIZES, "intermediate_size": 128}
+# Weights of experts that sum to one, as in all checkpoints of the architecture, which GGUF implies.
+EXPERTS = {
+    **BLOCKS, "moe_intermediate_size": 64, "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True,
+}
 # Several blocks of 128 each way, the last ones partial.
 WIDE = {**SIZES, "hidden_size": 160, "intermediate_size": 288, "num_hidden_layers": 1}
 LATENT = {
@@ -40,6 +47,8 @@ NF4 = torch.tensor([
     0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
     0.7229568362236023, 1.0,
 ])
+# The values of E2M1 without sign.
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 # The nibble of a word that holds each of AWQ's 8 integers.
 AWQ_NIBBLES = [0, 4, 1, 5, 2, 6, 3, 7]
 
@@ -148,6 +157,30 @@ def quantize_int8(weight, _):
     return {"weight": (q - zero).to(torch.int8), "weight_scale": scale}, values
 
 
+def quantize_nvfp4(modelopt):
+    def quantize(weight, _):
+        rows, cols = weight.shape
+        groups = weight.view(rows, -1, 16)
+        of_tensor = weight.abs().max() / (6 * 448)
+        scale = (groups.abs().amax(-1) / (6 * of_tensor)).clamp(2**-9, 448).to(torch.float8_e4m3fn)
+        global_scale = 1 / of_tensor
+        whole = scale.float() * of_tensor if modelopt else scale.float() / global_scale
+        scaled = groups / whole[..., None]
+        codes = (scaled.abs()[..., None] - E2M1).abs().argmin(-1)
+        values = (E2M1[codes] * scaled.sign() * whole[..., None]).view(rows, cols)
+        codes = (codes + 8 * (scaled < 0)).view(rows, cols).to(torch.uint8)
+        packed = codes[:, ::2] | codes[:, 1::2] << 4
+        if modelopt:
+            parts = {"weight": packed, "weight_scale_2": of_tensor, "input_scale": torch.tensor(0.5)}
+        else:
+            parts = {
+                "weight_packed": packed, "weight_global_scale": global_scale[None],
+                "input_global_scale": torch.tensor([2.0]),
+            }
+        return {**parts, "weight_scale": scale}, values
+    return quantize
+
+
 def quantize_nf4(nested):
     def quantize(weight, _):
         rows, cols = weight.shape
@@ -192,6 +225,13 @@ def compressed(format, num_bits, kind="int", **weights):
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False, "desc_act": False}
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+# In a file of its own.
+MODELOPT = {
+    "producer": {"name": "modelopt", "version": "0.47.0"},
+    "quantization": {
+        "quant_algo": "NVFP4", "kv_cache_quant_algo": None, "group_size": 16, "exclude_modules": ["lm_head"],
+    },
+}
 # Name -> the model's configuration, that of its quantisation, and the function that quantises a matrix.
 CHECKPOINTS = {
     "fp8-block": (
@@ -229,6 +269,12 @@ CHECKPOINTS = {
     "w8a16": (
         T.LlamaConfig(**UNEVEN), compressed("int-quantized", 8, strategy="channel"), quantize_int8,
     ),
+    "nvfp4": (
+        T.Qwen3Config(**BLOCKS),
+        compressed("nvfp4-pack-quantized", 4, "float", strategy="tensor_group", group_size=16),
+        quantize_nvfp4(False),
+    ),
+    "nvfp4-modelopt": (T.Qwen3MoeConfig(**EXPERTS), MODELOPT, quantize_nvfp4(True)),
     "nf4": (T.LlamaConfig(**SIZES), BNB, quantize_nf4(False)),
     "nf4-nested": (
         T.Qwen3Config(**SIZES), {**BNB, "bnb_4bit_use_double_quant": True}, quantize_nf4(True),
@@ -280,7 +326,10 @@ def make(name, out):
     }
     safetensors.torch.save_file({**tensors, **parts}, file, {"format": "pt"})
     config = json.loads((directory / "config.json").read_text())
-    config["quantization_config"] = quantization
+    if "producer" in quantization:
+        (directory / "hf_quant_config.json").write_text(json.dumps(quantization, indent=2) + "\n")
+    else:
+        config["quantization_config"] = quantization
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     (directory / "generation_config.json").unlink(missing_ok=True)
     (directory / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")

@@ -99,6 +99,8 @@ pub const QUANTIZED: &[&str] = &[
     "w4a16",
     "w4a16-act-order",
     "w8a16",
+    "nvfp4",
+    "nvfp4-modelopt",
     "nf4",
     "nf4-nested",
 ];

@@ -42,6 +42,7 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
             Encoding::UINT4 => uint4(block, &mut out),
             Encoding::UINT8 => uint8(block, &mut out),
             Encoding::NF4 => nf4(block, &mut out),
+            Encoding::NVFP4 => nvfp4(block, &mut out),
             Encoding::TQ2_0 => tq2_0(block, &mut out),
             Encoding::TQ1_0 => tq1_0(block, &mut out),
             Encoding::IQ2 => iq2(block, &mut out),
@@ -196,6 +197,36 @@ fn mxfp4(block: &[f32], out: &mut Vec<u8>) {
         .map(|&x| nearest(&E2M1_VALUES, (f64::from(x) / scale) as f32))
         .collect();
     push_nibbles(&levels, out);
+}
+
+/// The value of a float of 8 bits without sign (E4M3).
+fn e4m3(byte: u8) -> f32 {
+    let (exponent, mantissa) = (i32::from(byte >> 3), f32::from(byte & 7) / 8.0);
+    match exponent {
+        0 => mantissa * 2f32.powi(-6),
+        _ => (1.0 + mantissa) * 2f32.powi(exponent - 7),
+    }
+}
+
+fn nvfp4(block: &[f32], out: &mut Vec<u8>) {
+    // Some scale of the tensor that gives the others most of their range.
+    let d = extreme(block).abs() / (6.0 * 300.0);
+    out.extend(d.to_le_bytes());
+    let scale = |part: &[f32]| {
+        let wanted = extreme(part).abs() / 6.0 / d.max(f32::MIN_POSITIVE);
+        let off = |byte: &u8| (e4m3(*byte) - wanted).abs();
+        (0..0x7f).min_by(|a, b| off(a).total_cmp(&off(b)))
+    };
+    let scales: Vec<u8> = block.chunks_exact(16).filter_map(scale).collect();
+    out.extend(&scales);
+    let level = |(i, x): (usize, &f32)| {
+        let scale = d * e4m3(scales[i / 16]);
+        nearest(&E2M1_VALUES, if scale == 0.0 { 0.0 } else { x / scale })
+    };
+    let levels: Vec<_> = block.iter().enumerate().map(level).collect();
+    levels
+        .chunks_exact(32)
+        .for_each(|levels| push_nibbles(levels, out));
 }
 
 /// The levels of a block, with its scale and zero point in one word: the lowest bits of the scale are the zero point.

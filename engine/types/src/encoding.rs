@@ -69,6 +69,10 @@ pub enum Encoding {
     /// 4 bits that index the 16 values of bitsandbytes' NF4 (Dettmers et al. 2023, "QLoRA"), times a scale in single
     /// precision; 5 bits per weight. Checkpoints of bitsandbytes become it while they are loaded.
     NF4,
+    /// 4-bit floats (E2M1) with an 8-bit float (E4M3) as scale for each 16 weights and one in single precision for each
+    /// 64, which is that of the tensor, as in NVIDIA's NVFP4; 5 bits per weight. Checkpoints in NVFP4 become it while
+    /// they are loaded: those in GGUF (4.5 bits, and a tensor beside them), compressed-tensors and ModelOpt.
+    NVFP4,
     /// Ternary: 2 bits, `d * (q - 1)`; 2.0625 bits per weight.
     TQ2_0,
     /// Ternary: five weights in a byte; 1.6875 bits per weight in files, and those of [`Self::TQ2_0`] on devices.
@@ -128,10 +132,15 @@ const fn super_block(bytes: usize) -> Plane {
     Plane { bytes, blocks: 8 }
 }
 
+/// A plane with bytes for each two packed blocks.
+const fn pair(bytes: usize) -> Plane {
+    Plane { bytes, blocks: 2 }
+}
+
 /// A plane that the encoding does not have.
 const NONE: Plane = each(0);
 
-/// The `ggml_type` of encodings that no GGUF file has.
+/// The `ggml_type` of encodings that no GGUF file has in this layout.
 const NOT_IN_FILES: u32 = u32::MAX;
 
 const fn layout(
@@ -151,7 +160,7 @@ const fn layout(
 }
 
 #[rustfmt::skip]
-const TABLE: [Layout; 31] = [
+const TABLE: [Layout; 32] = [
     layout(Encoding::F32,     "f32",     0,            (1, 4),     [each(128), NONE,    NONE]),
     layout(Encoding::F16,     "f16",     1,            (1, 2),     [each(64),  NONE,    NONE]),
     layout(Encoding::BF16,    "bf16",    30,           (1, 2),     [each(64),  NONE,    NONE]),
@@ -172,6 +181,7 @@ const TABLE: [Layout; 31] = [
     layout(Encoding::UINT4,   "uint4",   NOT_IN_FILES, (32, 20),   [each(16),  NONE,    each(4)]),
     layout(Encoding::UINT8,   "uint8",   NOT_IN_FILES, (32, 36),   [each(32),  NONE,    each(4)]),
     layout(Encoding::NF4,     "nf4",     NOT_IN_FILES, (32, 20),   [each(16),  NONE,    each(4)]),
+    layout(Encoding::NVFP4,   "nvfp4",   NOT_IN_FILES, (64, 40),   [each(16),  NONE,    pair(8)]),
     layout(Encoding::TQ2_0,   "tq2_0",   35,           (256, 66),  [each(8),   NONE,    super_block(2)]),
     layout(Encoding::TQ1_0,   "tq1_0",   34,           (256, 54),  [each(8),   NONE,    super_block(2)]),
     layout(Encoding::IQ2,     "iq2",     NOT_IN_FILES, (256, 108), [each(8),   each(4), super_block(12)]),

@@ -30,6 +30,7 @@ choices! {
         uint4 = "uint4",
         uint8 = "uint8",
         nf4 = "nf4",
+        nvfp4 = "nvfp4",
         tq2_0 = "tq2_0",
         tq1_0 = "tq1_0",
         iq2_xxs = "iq2_xxs",
@@ -89,6 +90,7 @@ impl SupportedEncoding {
             SupportedEncoding::uint4 => Encoding::UINT4,
             SupportedEncoding::uint8 => Encoding::UINT8,
             SupportedEncoding::nf4 => Encoding::NF4,
+            SupportedEncoding::nvfp4 => Encoding::NVFP4,
             SupportedEncoding::tq2_0 => Encoding::TQ2_0,
             SupportedEncoding::tq1_0 => Encoding::TQ1_0,
             SupportedEncoding::iq2_xxs => Encoding::IQ2_XXS,
@@ -123,7 +125,10 @@ impl SupportedEncoding {
     /// If a path says several, the last one counts: `Q4_K_M/model-bf16.gguf` is bfloat16.
     pub fn parse_from_file_name(name: &str) -> Option<SupportedEncoding> {
         let name = name.to_ascii_lowercase();
-        let in_gguf = |e: &&SupportedEncoding| e.encoding().ggml_type().is_some();
+        // GGUF stores NVFP4 in another layout than devices.
+        let in_gguf = |e: &&SupportedEncoding| {
+            e.encoding().ggml_type().is_some() || **e == SupportedEncoding::nvfp4
+        };
         let by_name = SupportedEncoding::ALL.iter().filter(in_gguf);
         let by_name = by_name.map(|e| (e.name(), *e));
         let markers = by_name.chain(FLOAT_NAMES.iter().copied());
@@ -215,6 +220,7 @@ mod tests {
             ("Q3_K_L/model-00001-of-00003.gguf", Some(q3_k)),
             ("Q4_K_M/model-bf16.gguf", Some(bfloat16)),
             ("gpt-oss-20b-mxfp4.gguf", Some(mxfp4)),
+            ("Qwen3-8B-NVFP4.gguf", Some(nvfp4)),
             ("model-IQ4_NL.gguf", Some(iq4_nl)),
             ("model-IQ4_XS.gguf", Some(iq4_xs)),
             ("model-IQ3_XS.gguf", None),

@@ -1,7 +1,7 @@
 //! Tiny checkpoints with quantised weights in Hugging Face's layout, compared with transformers' results for the
 //! weights that the methods' own packages compute.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use wisp_tests::{
@@ -11,7 +11,13 @@ use wisp_tests::{
 };
 
 /// One checkpoint for each encoding on a device, with a gather of columns: formats differ only while they are loaded.
-const ON_GPUS: &[&str] = &["fp8-block", "gptq-act-order", "gptq-8bit", "nf4-nested"];
+const ON_GPUS: &[&str] = &[
+    "fp8-block",
+    "gptq-act-order",
+    "gptq-8bit",
+    "nf4-nested",
+    "nvfp4-modelopt",
+];
 
 fn quantized_weights_match_the_reference(place: TestDevice) {
     let is_host = place == TestDevice::Host;
@@ -39,6 +45,24 @@ fn quantized_weights_match_the_reference(place: TestDevice) {
 
 on_every_device_and_class!(quantized_weights_match_the_reference);
 
+/// The golden `nvfp4-modelopt` as llama.cpp's converter writes it, with scales of matrices and of experts beside them.
+fn gguf_in_nvfp4() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/nvfp4-modelopt.gguf")
+}
+
+#[test]
+fn nvfp4_of_gguf_matches_the_reference() {
+    let (_, golden) =
+        golden::<Golden>("nvfp4-modelopt").expect("the checkpoint belongs to the tests");
+    let got = logits(
+        Some(&gguf_in_nvfp4()),
+        TestDevice::Host,
+        &golden.tokens,
+        &[],
+    );
+    assert_rows_close("GGUF", &got, &golden.logits);
+}
+
 fn info(model: &Path) -> Value {
     run(["info", "--json", model.to_str().unwrap()]).json()
 }
@@ -49,11 +73,13 @@ fn info_names_the_encoding_of_quantized_weights() {
         let expected = match name {
             name if name.starts_with("fp8") => "float8_e4m3fn",
             name if name.starts_with("nf4") => "nf4",
+            name if name.starts_with("nvfp4") => "nvfp4",
             "gptq-8bit" | "w8a16" => "uint8",
             _ => "uint4",
         };
         assert_eq!(info(directory)["encoding"], expected, "{name}");
     });
+    assert_eq!(info(&gguf_in_nvfp4())["encoding"], "nvfp4");
 }
 
 /// Copies a checkpoint with another description of its quantisation.
@@ -114,7 +140,7 @@ fn unsupported_quantizations_are_refused_by_name() {
 #[test]
 fn quantized_weights_are_converted_unless_their_columns_are_reordered() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["awq", "fp8-block", "nf4"] {
+    for name in ["awq", "fp8-block", "nf4", "nvfp4-modelopt"] {
         let (directory, golden) =
             golden::<Golden>(name).expect("the checkpoint belongs to the tests");
         for out in [format!("{name}.gguf"), name.to_string()] {
@@ -125,9 +151,17 @@ fn quantized_weights_are_converted_unless_their_columns_are_reordered() {
             assert_rows_close(name, &got, &golden.logits);
         }
     }
+    // What described the quantisation is not copied.
+    assert!(
+        !folder
+            .path()
+            .join("nvfp4-modelopt/hf_quant_config.json")
+            .exists()
+    );
     for (name, flags, words) in [
         ("gptq-act-order", &["--encoding", "f32"][..], "act-order"),
-        ("awq", &[], "GGUF has no type for UINT4"),
+        ("awq", &[], "does not write UINT4 to GGUF"),
+        ("nvfp4", &[], "does not write NVFP4 to GGUF"),
     ] {
         let directory = directory(name).expect("the checkpoint belongs to the tests");
         let out = folder.path().join("other.gguf");

@@ -42,6 +42,7 @@ export interface OpenModel {
 const TEXTS = [
   "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
   "added_tokens.json", "generation_config.json", "chat_template.jinja", "chat_template.json",
+  "hf_quant_config.json",
   "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
 ];
 const INDEX = "model.safetensors.index.json";

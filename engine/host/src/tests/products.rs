@@ -42,7 +42,11 @@ pub(super) fn weight_rows(
             Encoding::F16 => block[1] = block[1] & 0x83 | 0x38,
             Encoding::BF16 => block[1] = block[1] & 0x80 | 0x3f,
             Encoding::MXFP4 => block[0] = 120 + (block[0] & 7),
-            Encoding::F8_E4M3 | Encoding::UINT4 | Encoding::UINT8 | Encoding::NF4 => {
+            Encoding::F8_E4M3
+            | Encoding::UINT4
+            | Encoding::UINT8
+            | Encoding::NF4
+            | Encoding::NVFP4 => {
                 block[..4].copy_from_slice(&noise[4 * i].to_le_bytes());
             }
             Encoding::Q2_K => [81, 83]

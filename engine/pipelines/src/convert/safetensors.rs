@@ -23,7 +23,7 @@ use super::{
     tensor_data::{TensorJob, jobs, write_tensors},
 };
 use crate::{
-    model_files::{COMPANIONS, ModelFiles},
+    model_files::{COMPANIONS, MODELOPT_CONFIG, ModelFiles},
     spec::{ExpertPart, FusedExperts},
 };
 
@@ -166,6 +166,8 @@ fn copy_companions(source: &Path, folder: &Path, encoding: Option<Encoding>) -> 
         match (from.is_file(), *name) {
             (false, _) => {}
             (true, "config.json") => copy_config(&from, &to, encoding)?,
+            // As there, the new weights are not quantised.
+            (true, MODELOPT_CONFIG) if encoding.is_some() => {}
             (true, _) => copy(&from, &to)?,
         }
     }

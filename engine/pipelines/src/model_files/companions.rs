@@ -6,6 +6,9 @@ pub(crate) const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
 /// The index of PyTorch's weights in several files.
 pub(crate) const PYTORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
+/// Where ModelOpt describes how weights are quantised, in checkpoints whose `config.json` does not.
+pub(crate) const MODELOPT_CONFIG: &str = "hf_quant_config.json";
+
 /// Files beside the weights that describe a model and its tokenizer.
 pub(crate) const COMPANIONS: &[&str] = &[
     "1_Pooling/config.json",
@@ -19,6 +22,7 @@ pub(crate) const COMPANIONS: &[&str] = &[
     "config.json",
     "config_sentence_transformers.json",
     "generation_config.json",
+    MODELOPT_CONFIG,
     "merges.txt",
     "modules.json",
     SAFETENSORS_INDEX,

@@ -13,8 +13,8 @@ use wisp_text::{
 use wisp_weights::{Checkpoint, FileBytes, QuantizationConfig, WeightSource};
 
 use super::{
-    chat_prompt::prepare_chat, dense::Dense, error::ModelFilesError, gguf_tokenizer::tokenizer,
-    sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
+    chat_prompt::prepare_chat, companions::MODELOPT_CONFIG, dense::Dense, error::ModelFilesError,
+    gguf_tokenizer::tokenizer, sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
 };
 use crate::{
     architectures::{GgufMetadata, ModelSpec},
@@ -80,6 +80,7 @@ impl ModelFiles {
             name,
             checkpoint,
             &config,
+            || read_optional(&directory, MODELOPT_CONFIG),
             generation.as_deref(),
             Tokenizer::from_dir(&directory),
             || SentenceTransformer::from_directory(&directory),
@@ -124,6 +125,7 @@ impl ModelFiles {
             name.into(),
             checkpoint,
             &config,
+            || Ok(text(MODELOPT_CONFIG).map(Into::into)),
             text("generation_config.json").as_deref(),
             tokenizer,
             || {
@@ -149,20 +151,33 @@ impl ModelFiles {
         ModelFiles::from_gguf(name.into(), Checkpoint::from_bytes(name, bytes)?)
     }
 
-    /// Assembles a model in Hugging Face's layout from the texts of its configurations.
+    /// Assembles a model in Hugging Face's layout from the texts of its configurations. That of ModelOpt is read if
+    /// `config.json` does not say how weights are quantised.
     fn assemble(
         name: String,
         mut checkpoint: Checkpoint,
         config: &str,
+        modelopt_config: impl FnOnce() -> Result<Option<String>, ModelFilesError>,
         generation_config: Option<&str>,
         tokenizer: Result<Tokenizer, TokenizerError>,
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
     ) -> Result<ModelFiles, ModelFilesError> {
         let mut model_spec = ModelSpec::from_config(config)?;
         let huggingface_config: Option<Value> = serde_json::from_str(config).ok();
-        if let Some(config) = &huggingface_config
-            && let Some(quantization) = QuantizationConfig::from_config(config)?
+        let mut quantization = match &huggingface_config {
+            Some(config) => QuantizationConfig::from_config(config)?,
+            None => None,
+        };
+        if quantization.is_none()
+            && let Some(text) = modelopt_config()?
         {
+            let config = serde_json::from_str(&text).map_err(|error| ModelFilesError::File {
+                file: MODELOPT_CONFIG.into(),
+                problem: error.to_string(),
+            })?;
+            quantization = QuantizationConfig::from_modelopt_config(&config)?;
+        }
+        if let Some(quantization) = quantization {
             checkpoint.join_quantized(&quantization)?;
         }
         if let Some((from, to)) = tied_name(&model_spec, &checkpoint) {
@@ -297,7 +312,16 @@ fn tied_name(model: &ModelSpec, checkpoint: &Checkpoint) -> Option<(String, Stri
 pub(crate) fn read_generation_config(
     directory: &std::path::Path,
 ) -> Result<Option<String>, ModelFilesError> {
-    let path = directory.join("generation_config.json");
+    read_optional(directory, "generation_config.json")
+}
+
+/// Reads a configuration of a directory; `None` if there is none.
+#[cfg(not(target_arch = "wasm32"))]
+fn read_optional(
+    directory: &std::path::Path,
+    name: &str,
+) -> Result<Option<String>, ModelFilesError> {
+    let path = directory.join(name);
     match read_small_text(&path, FileKind::Config) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

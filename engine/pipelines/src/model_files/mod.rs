@@ -29,7 +29,7 @@ mod stop_tokens;
 
 pub(crate) use chat_prompt::prepare_chat;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use companions::{COMPANIONS, PYTORCH_INDEX, SAFETENSORS_INDEX};
+pub(crate) use companions::{COMPANIONS, MODELOPT_CONFIG, PYTORCH_INDEX, SAFETENSORS_INDEX};
 pub use dense::Dense;
 pub use error::ModelFilesError;
 pub use files::ModelFiles;

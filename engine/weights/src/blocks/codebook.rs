@@ -1,4 +1,4 @@
-//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `IQ4_XS`, `MXFP4`, `NF4`.
+//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `IQ4_XS`, `MXFP4`, `NVFP4`, `NF4`.
 
 use wisp_types::encoding::Encoding;
 
@@ -120,6 +120,55 @@ impl BlockEncoding for MXFP4 {
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         lookup::<S>(&MXFP4_VALUES, planes.main(block), *d)
+    }
+}
+
+/// 4-bit floats, times an 8-bit float (E4M3) for each 16 weights and a scale in single precision for each 64.
+pub struct NVFP4;
+
+/// Half of each 8-bit float without sign (E4M3, Micikevicius et al. 2022, "FP8 formats for deep learning"), because the
+/// table of the 4-bit floats has doubled values. The format's NaN is read as 480: no checkpoint shows it.
+const HALVES_OF_E4M3: [f32; 128] = {
+    let mut table = [0.0; 128];
+    let mut i = 0;
+    while i < table.len() {
+        let (exponent, mantissa) = ((i >> 3) as u32, (i & 7) as u32);
+        let (exponent, mantissa) = match exponent {
+            0 => (1, mantissa),
+            _ => (exponent, mantissa | 8),
+        };
+        table[i] = mantissa as f32 * f32::from_bits((exponent + 116) << 23);
+        i += 1;
+    }
+    table
+};
+
+impl BlockEncoding for NVFP4 {
+    const ENCODING: Encoding = Encoding::NVFP4;
+    /// The scales of the two halves.
+    type Scales = [f32; 2];
+
+    // File: the float d, four scales, 32 bytes of weights.
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
+        for (i, scales) in (first..).zip(scales) {
+            let bytes: &[u8; 8] = planes.scales(i / 2);
+            let d = f32::from_bits(word(bytes, 0));
+            let pair = word(bytes, 1) >> (16 * (i % 2));
+            *scales = [
+                d * HALVES_OF_E4M3[(pair & 0x7f) as usize],
+                d * HALVES_OF_E4M3[(pair >> 8 & 0x7f) as usize],
+            ];
+        }
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, scales: &[f32; 2]) -> [S::Floats; 2] {
+        let q = S::lookup(S::load(&MXFP4_VALUES), planes.main(block));
+        [
+            S::mul(q[0], S::splat(scales[0])),
+            S::mul(q[1], S::splat(scales[1])),
+        ]
     }
 }
 

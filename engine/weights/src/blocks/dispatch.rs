@@ -8,7 +8,7 @@ macro_rules! with_encoding {
     ($encoding:expr, $E:ident => $body:expr) => {
         $crate::blocks::with_encoding!(@ $encoding, $E => $body;
             F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 F8_E4M3
-            UINT4 UINT8 NF4 TQ2_0 IQ2 IQ3)
+            UINT4 UINT8 NF4 NVFP4 TQ2_0 IQ2 IQ3)
     };
     (@ $encoding:expr, $E:ident => $body:expr; $($name:ident)*) => {
         match $encoding {

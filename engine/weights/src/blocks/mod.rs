@@ -29,7 +29,7 @@ mod zero_points;
 
 pub use block_encoding::BlockEncoding;
 pub(crate) use codebook::NF4_VALUES;
-pub use codebook::{IQ4_NL, IQ4_XS, MXFP4, NF4};
+pub use codebook::{IQ4_NL, IQ4_XS, MXFP4, NF4, NVFP4};
 pub use dequantize::{SCALES_AHEAD, dequantize_blocks};
 pub use dispatch::with_encoding;
 pub use f8::F8_E4M3;

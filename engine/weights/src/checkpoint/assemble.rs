@@ -137,7 +137,7 @@ pub(super) fn assemble_gguf(
 ///
 /// # Errors
 ///
-/// If there are no parts, or two have tensors of the same name.
+/// If there are no parts, two have tensors of the same name, or a scale does not fit its tensor.
 pub(super) fn assemble(
     parts: Vec<(File, FileHeader)>,
     directory: Option<PathBuf>,
@@ -168,14 +168,18 @@ pub(super) fn assemble(
             found: "no files".into(),
         });
     };
-    Ok(Checkpoint {
+    let mut checkpoint = Checkpoint {
         by_name: index_by_name(&files, &tensors)?,
         header,
         files,
         tensors,
-        quantized: HashMap::new(),
+        joined: HashMap::new(),
         directory,
-    })
+    };
+    if checkpoint.gguf().is_some() {
+        checkpoint.join_ggml_nvfp4()?;
+    }
+    Ok(checkpoint)
 }
 
 pub(super) fn index_by_name(

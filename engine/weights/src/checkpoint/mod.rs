@@ -27,7 +27,7 @@ use crate::{
     error::WeightError,
     files::File,
     gguf::Gguf,
-    quantized::QuantizedMatrix,
+    quantized::JoinedTensor,
     source::{WeightSource, require},
     tensor::TensorInfo,
     weights_format::WeightsFormat,
@@ -56,7 +56,7 @@ pub struct Checkpoint {
     /// The index of each tensor, by name.
     by_name: HashMap<String, usize>,
     /// The tensors that consist of several of the files', by name.
-    quantized: HashMap<String, QuantizedMatrix>,
+    joined: HashMap<String, JoinedTensor>,
     directory: Option<PathBuf>,
 }
 
@@ -139,8 +139,8 @@ impl Checkpoint {
     /// file (whose rotary factors are read ahead and so can be read here nevertheless).
     pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
         let tensor = self.require(name)?;
-        match self.quantized.get(name) {
-            Some(matrix) => matrix.bytes(self, range).map(Cow::Owned),
+        match self.joined.get(name) {
+            Some(joined) => joined.bytes(self, range).map(Cow::Owned),
             None => self.part_bytes(tensor, &range),
         }
     }
@@ -201,20 +201,20 @@ impl WeightSource for Checkpoint {
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
         Box::pin(async move {
-            match self.quantized.get(name) {
-                Some(matrix) => matrix.read(self, range).await.map(Cow::Owned),
+            match self.joined.get(name) {
+                Some(joined) => joined.read(self, range).await.map(Cow::Owned),
                 None => self.read_part(self.require(name)?, range).await,
             }
         })
     }
 
     fn column_order(&self, name: &str) -> Option<Arc<[u32]>> {
-        self.quantized.get(name)?.column_order().cloned()
+        self.joined.get(name)?.column_order().cloned()
     }
 
     fn release(&self, name: &str, range: Range<u64>) {
-        match (self.quantized.get(name), self.find(name)) {
-            (Some(matrix), _) => matrix.release(self, &range),
+        match (self.joined.get(name), self.find(name)) {
+            (Some(joined), _) => joined.release(self, &range),
             (None, Some(tensor)) => self.release_part(tensor, range),
             (None, None) => {}
         }

@@ -1,4 +1,4 @@
-//! Quantised matrices of a checkpoint in Hugging Face's layout.
+//! Quantised matrices that consist of several tensors of the files.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -7,7 +7,7 @@ use wisp_types::BoxFuture;
 
 use crate::{
     error::WeightError,
-    quantized::{self, QuantizationConfig, StoredTensors},
+    quantized::{self, JoinedTensor, QuantizationConfig, StoredTensors},
     tensor::TensorInfo,
 };
 
@@ -26,10 +26,36 @@ impl Checkpoint {
         tensors.extend(matrices.iter().map(|matrix| matrix.info.clone()));
         self.by_name = index_by_name(&self.files, &tensors)?;
         self.tensors = tensors;
-        let named = matrices.into_iter();
-        let named = named.map(|matrix| (matrix.info.name.clone(), matrix));
-        self.quantized.extend(named);
+        let matrices = matrices.into_iter().map(Box::new);
+        self.add_joined(matrices.map(JoinedTensor::Matrix));
         Ok(())
+    }
+
+    /// Replaces the tensors of a GGUF file in NVFP4 by such with the scales that are stored beside them.
+    ///
+    /// # Errors
+    ///
+    /// If a scale does not fit its tensor.
+    pub(super) fn join_ggml_nvfp4(&mut self) -> Result<(), WeightError> {
+        let (found, parts) = quantized::ggml_nvfp4(self)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        for joined in &found {
+            if let Some(index) = self.by_name.get(&joined.info.name) {
+                self.tensors[*index] = joined.info.clone();
+            }
+        }
+        self.tensors.retain(|tensor| !parts.contains(&tensor.name));
+        self.by_name = index_by_name(&self.files, &self.tensors)?;
+        let found = found.into_iter().map(Box::new);
+        self.add_joined(found.map(JoinedTensor::GgmlNvfp4));
+        Ok(())
+    }
+
+    fn add_joined(&mut self, tensors: impl Iterator<Item = JoinedTensor>) {
+        let named = tensors.map(|tensor| (tensor.info().name.clone(), tensor));
+        self.joined.extend(named);
     }
 
     /// Reads the bytes `range` of a tensor of the files.

@@ -35,7 +35,9 @@ fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
         Encoding::IQ1_S => &IQ1_S_FIELDS,
         Encoding::IQ1_M => &[(48, 2), (50, 2), (52, 2), (54, 2)],
         Encoding::IQ3_XXS => &IQ3_XXS_FIELDS,
-        Encoding::F8_E4M3 | Encoding::UINT4 | Encoding::UINT8 | Encoding::NF4 => &[(0, 4)],
+        Encoding::F8_E4M3 | Encoding::UINT4 | Encoding::UINT8 | Encoding::NF4 | Encoding::NVFP4 => {
+            &[(0, 4)]
+        }
     }
 }
 

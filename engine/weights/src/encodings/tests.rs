@@ -18,7 +18,7 @@ pub(crate) fn random_file(encoding: Encoding, rows: usize, cols: usize, seed: u3
         .collect()
 }
 
-fn hex(text: &str) -> Vec<u8> {
+pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2)
         .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
         .collect()
@@ -60,8 +60,9 @@ fn dequantised_values_are_ggmls() {
 fn dequantised_blocks_are_those_of_the_package_gguf() {
     let text = include_str!("../../../../tests/fixtures/ggml_blocks.json");
     let vectors: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
-    assert_eq!(vectors.len(), 9);
-    for (name, vector) in &vectors {
+    assert_eq!(vectors.len(), 10);
+    // Checkpoints show NVFP4 in another layout; the test of its tensors reads the blocks.
+    for (name, vector) in vectors.iter().filter(|(name, _)| *name != "NVFP4") {
         let encoding = Encoding::file_encodings().find(|encoding| encoding.to_string() == *name);
         let encoding = encoding.unwrap();
         let [file, expected] = ["blocks", "weights"].map(|key| hex(vector[key].as_str().unwrap()));

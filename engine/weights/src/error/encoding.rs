@@ -14,8 +14,8 @@ pub enum EncodingError {
         /// The encodings that Wisp can quantise to.
         available: &'static [Encoding],
     },
-    /// Occurs when weights are to be written to a GGUF file in an encoding that GGUF lacks.
-    #[error("GGUF has no type for {encoding}; choose another encoding")]
+    /// Occurs when weights are to be written to a GGUF file in an encoding that GGUF lacks or lays out otherwise.
+    #[error("Wisp does not write {encoding} to GGUF; choose another encoding")]
     NoGgmlType {
         /// The requested encoding.
         encoding: Encoding,

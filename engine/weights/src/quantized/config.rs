@@ -34,18 +34,26 @@ pub(super) enum Method {
     },
     /// Codes of 4 bits of bitsandbytes.
     Nf4,
+    /// NVFP4 and 8-bit floats, as NVIDIA's ModelOpt stores them.
+    ModelOpt,
 }
 
 /// The endings of the tensors of a linear layer that belong to a quantised weight.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 23] = [
     "weight",
     "weight_scale",
+    "weight_scale_2",
     "weight_scale_inv",
+    "weight_global_scale",
     "weight_zero_point",
     "weight_packed",
     "weight_shape",
     "weight_g_idx",
     "input_scale",
+    "input_global_scale",
+    // Those of a quantised cache of keys and values.
+    "k_scale",
+    "v_scale",
     "activation_scale",
     "qweight",
     "qzeros",
@@ -87,15 +95,30 @@ impl QuantizationConfig {
             "awq" => awq(&settings)?,
             "compressed-tensors" => compressed_tensors(&settings)?,
             "bitsandbytes" => bitsandbytes(&settings)?,
+            "modelopt" | "modelopt_fp4" => modelopt(&settings)?,
             other => {
                 let other = other.escape_debug();
                 return Err(error(format!(
                     "the method `{other}` is not supported; supported are fp8, fbgemm_fp8, gptq, awq, \
-                     compressed-tensors, bitsandbytes (NF4) and gpt-oss' mxfp4"
+                     compressed-tensors, bitsandbytes (NF4), modelopt and gpt-oss' mxfp4"
                 )));
             }
         };
         Ok(Some(QuantizationConfig { method }))
+    }
+
+    /// Reads the quantisation of a `hf_quant_config.json`, where ModelOpt describes it if `config.json` does not; `None`
+    /// if the weights are not quantised.
+    ///
+    /// # Errors
+    ///
+    /// If Wisp does not support the method or a setting of it.
+    pub fn from_modelopt_config(config: &Value) -> Result<Option<QuantizationConfig>, WeightError> {
+        let settings = config.get("quantization").unwrap_or(&Value::Null);
+        match settings.get("quant_algo") {
+            None | Some(Value::Null) => Ok(None),
+            Some(_) => modelopt(settings).map(|method| Some(QuantizationConfig { method })),
+        }
     }
 
     /// Returns the name of a linear layer, if this tensor has the codes of its weight.
@@ -114,6 +137,7 @@ impl QuantizationConfig {
                 packed.or_else(|| weight(&["F8_E4M3", "I8"]))
             }
             Method::Nf4 => weight(&["U8"]),
+            Method::ModelOpt => weight(&["U8", "F8_E4M3"]),
         }
     }
 
@@ -204,9 +228,25 @@ fn bitsandbytes(settings: &Value) -> Result<Method, WeightError> {
     Ok(Method::Nf4)
 }
 
+/// Reads the algorithm of ModelOpt; which one a layer has, its tensors tell.
+fn modelopt(settings: &Value) -> Result<Method, WeightError> {
+    let algorithms = [
+        "NVFP4",
+        "W4A16_NVFP4",
+        "W4A8_NVFP4_FP8",
+        "NVFP4_AWQ",
+        "FP8",
+        "FP8_PER_CHANNEL_PER_TOKEN",
+        "MIXED_PRECISION",
+    ];
+    expect(settings, "quant_algo", &algorithms)?;
+    Ok(Method::ModelOpt)
+}
+
 fn compressed_tensors(settings: &Value) -> Result<Method, WeightError> {
     let formats = [
         "pack-quantized",
+        "nvfp4-pack-quantized",
         "int-quantized",
         "float-quantized",
         "naive-quantized",
@@ -236,6 +276,9 @@ fn compressed_tensors(settings: &Value) -> Result<Method, WeightError> {
                     "packed weights of several widths are not supported".into(),
                 ));
             }
+        } else if format == Some("nvfp4-pack-quantized") {
+            expect(weights, "type", &["float"])?;
+            bits(weights, "num_bits", &[4])?;
         } else if !weights.is_null() {
             bits(weights, "num_bits", &[8])?;
         }
@@ -296,8 +339,36 @@ mod tests {
         let nf4 = json!({"quant_method": "bitsandbytes", "load_in_4bit": true,
             "bnb_4bit_quant_type": "nf4"});
         assert_eq!(method(nf4), Ok(Some(Method::Nf4)));
+        let nvfp4 = json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"], "format": "nvfp4-pack-quantized",
+                "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
+                "input_activations": {"num_bits": 4, "type": "float", "dynamic": "local"}}}});
+        let (bits, block) = (None, None);
+        assert_eq!(
+            method(nvfp4),
+            Ok(Some(Method::CompressedTensors { bits, block }))
+        );
+        let modelopt = json!({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 16}}}});
+        assert_eq!(method(modelopt), Ok(Some(Method::ModelOpt)));
         assert_eq!(method(json!({"quant_method": "mxfp4"})), Ok(None));
         assert_eq!(method(Value::Null), Ok(None));
+    }
+
+    #[test]
+    fn settings_of_modelopts_own_file_are_read() {
+        let read = |algorithm: Value| {
+            let config = json!({"producer": {"name": "modelopt"}, "quantization":
+                {"quant_algo": algorithm, "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}});
+            QuantizationConfig::from_modelopt_config(&config)
+        };
+        let method = |algorithm| read(algorithm).unwrap().map(|config| config.method);
+        assert_eq!(method(json!("NVFP4")), Some(Method::ModelOpt));
+        assert_eq!(method(Value::Null), None);
+        let error = read(json!("W4A16_AWQ")).unwrap_err().to_string();
+        assert!(error.contains("`quant_algo` is W4A16_AWQ"), "{error}");
+        let empty = QuantizationConfig::from_modelopt_config(&Value::Null);
+        assert_eq!(empty.unwrap(), None);
     }
 
     #[test]
@@ -324,8 +395,17 @@ mod tests {
                 "fp4",
             ),
             (
-                json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
-                "nvfp4",
+                json!({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}),
+                "mxfp4",
+            ),
+            (
+                json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+                    "config_groups": {"a": {"weights": {"num_bits": 8, "type": "float"}}}}),
+                "num_bits",
+            ),
+            (
+                json!({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"}),
+                "NVFP4_SVD",
             ),
             (
                 json!({"quant_method": "compressed-tensors", "transform_config": {"a": 1}}),

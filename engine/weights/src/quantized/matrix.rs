@@ -1,20 +1,15 @@
 //! A quantised matrix, whose blocks are put together from several tensors when they are read.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    ops::{Deref, Range},
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, Waker},
-};
+use std::{ops::Range, sync::Arc};
 
 use wisp_types::encoding::{BLOCK, Encoding};
 
 use super::{
     packed::{Packed, Words},
+    parts::{KeptTensors, Part},
     scales::{Absmax, AbsmaxBytes, Scales, f32_at},
     stored::StoredTensors,
+    tensor_scales::TensorScales,
 };
 use crate::{
     blocks::{NF4_VALUES, ZeroPoint},
@@ -31,6 +26,11 @@ pub(super) enum Factors {
     ZeroPoints(Scales, Zeros),
     /// `absmax * map[code]`, with the map that the file has, which must be NF4's.
     Absmax { absmax: Absmax, map: TensorInfo },
+    /// `code * scale * of_tensor`, with a scale `[rows, cols / 16]` of 8 bits.
+    TwoLevels {
+        scales: TensorInfo,
+        of_tensor: TensorScales,
+    },
 }
 
 /// The zero points of a matrix.
@@ -51,9 +51,6 @@ pub(super) struct ColumnOrder {
     pub groups: Vec<u32>,
 }
 
-/// Whole tensors, by their file and offset.
-pub(super) type KeptTensors = Mutex<HashMap<(usize, u64), Arc<[u8]>>>;
-
 /// A quantised matrix `[rows, cols]`.
 #[derive(Debug)]
 pub(crate) struct QuantizedMatrix {
@@ -71,48 +68,22 @@ pub(crate) struct QuantizedMatrix {
     pub(super) kept: KeptTensors,
 }
 
-/// The bytes of a tensor.
-enum Part<'a> {
-    Stored(Cow<'a, [u8]>),
-    Kept(Arc<[u8]>),
-}
-
-impl Deref for Part<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Part::Stored(bytes) => bytes,
-            Part::Kept(bytes) => bytes,
-        }
-    }
-}
-
 /// The bytes of all factors.
 struct FactorBytes<'a> {
     scales: Part<'a>,
     zeros: Option<Part<'a>>,
     nested: Option<[Part<'a>; 2]>,
+    of_tensor: f32,
 }
+
+/// Columns of a block in NVFP4, and of those that share a scale.
+const NVFP4_BLOCK: u64 = 64;
+const NVFP4_GROUP: u64 = 16;
 
 impl QuantizedMatrix {
     /// Returns the column of the file at each position of a row, if that is another one.
     pub fn column_order(&self) -> Option<&Arc<[u32]>> {
         self.order.as_ref().map(|order| &order.columns)
-    }
-
-    /// Reads the bytes `range` of the matrix without waiting, from files that are in memory or mapped.
-    pub fn bytes(
-        &self,
-        source: &dyn StoredTensors,
-        range: Range<u64>,
-    ) -> Result<Vec<u8>, WeightError> {
-        let future = pin!(self.read(source, range.clone()));
-        match future.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(bytes) => bytes,
-            // As for other tensors of remote files.
-            Poll::Pending => Err(self.info.out_of_range(&range)),
-        }
     }
 
     /// Reads the bytes `range` of the matrix.
@@ -127,11 +98,10 @@ impl QuantizedMatrix {
         let row_bytes = (self.info.len / self.rows.max(1)).max(1);
         let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
         let stored = self.codes.row_bytes(&rows, self.rows);
-        let codes = self
-            .part(source, &self.codes.tensor, stored.clone())
-            .await?;
+        let codes = self.kept.read(source, &self.codes.tensor, stored.clone());
+        let codes = codes.await?;
         let codes = self.codes.words(&stored, &codes);
-        let factors = self.read_factors(source).await?;
+        let factors = self.read_factors(source, &rows).await?;
         let mut bytes = Vec::with_capacity(((rows.end - rows.start) * row_bytes) as usize);
         for row in rows.clone() {
             self.encode_row(row, codes, &factors, &mut bytes);
@@ -144,80 +114,79 @@ impl QuantizedMatrix {
     /// Releases the tensors once the end of the matrix has been used, and the rows that were used before.
     pub fn release(&self, source: &dyn StoredTensors, range: &Range<u64>) {
         if range.end == self.info.len {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.clear();
+            self.kept.clear();
             source.release_stored(&self.codes.tensor, 0..self.codes.tensor.len);
         }
-    }
-
-    /// Reads a range of a tensor. A whole tensor of a remote file is kept, because its other rows follow.
-    async fn part<'a>(
-        &self,
-        source: &'a dyn StoredTensors,
-        tensor: &'a TensorInfo,
-        range: Range<u64>,
-    ) -> Result<Part<'a>, WeightError> {
-        let is_whole = range == (0..tensor.len);
-        let key = (tensor.file, tensor.offset);
-        let kept = |bytes: Option<Arc<[u8]>>| {
-            // Poisoning is harmless: tensors are inserted whole.
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            match bytes {
-                Some(bytes) => kept.insert(key, bytes),
-                None => kept.get(&key).cloned(),
-            }
-        };
-        if is_whole && let Some(bytes) = kept(None) {
-            return Ok(Part::Kept(bytes));
-        }
-        match source.read_stored(tensor, range).await? {
-            Cow::Owned(bytes) if is_whole => {
-                let bytes: Arc<[u8]> = bytes.into();
-                kept(Some(bytes.clone()));
-                Ok(Part::Kept(bytes))
-            }
-            bytes => Ok(Part::Stored(bytes)),
-        }
-    }
-
-    async fn whole<'a>(
-        &self,
-        source: &'a dyn StoredTensors,
-        tensor: &'a TensorInfo,
-    ) -> Result<Part<'a>, WeightError> {
-        self.part(source, tensor, 0..tensor.len).await
     }
 
     async fn read_factors<'a>(
         &'a self,
         source: &'a dyn StoredTensors,
+        rows: &Range<u64>,
     ) -> Result<FactorBytes<'a>, WeightError> {
+        let whole = |tensor| self.kept.whole(source, tensor);
+        let mut of_tensor = 1.0;
         let (scales, mut zeros, mut nested) = match &self.factors {
             Factors::Scales(scales) | Factors::ZeroPoints(scales, Zeros::Constant(_)) => {
                 (&scales.tensor, None, None)
             }
-            Factors::ZeroPoints(scales, Zeros::Packed(zeros)) => (
-                &scales.tensor,
-                Some(self.whole(source, &zeros.tensor).await?),
-                None,
-            ),
+            Factors::ZeroPoints(scales, Zeros::Packed(zeros)) => {
+                (&scales.tensor, Some(whole(&zeros.tensor).await?), None)
+            }
             Factors::Absmax { absmax, map } => {
-                self.check_map(&self.whole(source, map).await?)?;
+                self.check_map(&whole(map).await?)?;
                 let nested = match &absmax.nested {
-                    Some(nested) => Some([
-                        self.whole(source, &nested.map).await?,
-                        self.whole(source, &nested.absmax).await?,
-                    ]),
+                    Some(nested) => Some([whole(&nested.map).await?, whole(&nested.absmax).await?]),
                     None => None,
                 };
                 (&absmax.tensor, None, nested)
             }
+            Factors::TwoLevels {
+                scales,
+                of_tensor: scale,
+            } => {
+                let bytes = whole(&scale.tensor).await?;
+                of_tensor = scale
+                    .get(&bytes, 0)
+                    .map_err(|problem| self.error(problem))?;
+                (scales, None, None)
+            }
         };
+        let scales = whole(scales).await?;
+        if matches!(self.factors, Factors::TwoLevels { .. }) {
+            self.check_group_scales(rows, &scales)?;
+        }
         Ok(FactorBytes {
-            scales: self.whole(source, scales).await?,
+            scales,
             zeros: zeros.take(),
             nested: nested.take(),
+            of_tensor,
         })
+    }
+
+    fn error(&self, problem: String) -> WeightError {
+        WeightError::Quantized {
+            weight: self.info.name.clone(),
+            problem,
+        }
+    }
+
+    /// Checks that scales of 8 bits have no sign, which devices ignore, and are numbers.
+    fn check_group_scales(&self, rows: &Range<u64>, bytes: &[u8]) -> Result<(), WeightError> {
+        let groups = self.cols / NVFP4_GROUP;
+        let range = (rows.start * groups) as usize..(rows.end * groups) as usize;
+        let bytes = bytes.get(range).unwrap_or_default();
+        let Some(at) = bytes.iter().position(|byte| *byte >= 0x7f) else {
+            return Ok(());
+        };
+        let (row, group) = (rows.start + at as u64 / groups, at as u64 % groups);
+        let what = match bytes[at] & 0x7f {
+            0x7f => "not a number",
+            _ => "negative",
+        };
+        Err(self.error(format!(
+            "the scale of row {row} and group {group} is {what}"
+        )))
     }
 
     /// Checks that the values of a file's codes are NF4's.
@@ -228,10 +197,7 @@ impl QuantizedMatrix {
             .all(|(i, value)| (f32_at(bytes, i) - value).abs() < 1e-6);
         match same {
             true => Ok(()),
-            false => Err(WeightError::Quantized {
-                weight: self.info.name.clone(),
-                problem: "the values of its codes are not those of NF4".into(),
-            }),
+            false => Err(self.error("the values of its codes are not those of NF4".into())),
         }
     }
 
@@ -251,7 +217,7 @@ impl QuantizedMatrix {
                     (group.into(), q)
                 }
             };
-            out.extend(self.factor(row, first, group, factors));
+            self.push_factor(row, first, group, factors, out);
             match self.encoding {
                 Encoding::F8_E4M3 => out.extend(q),
                 // The bytes of the device are signed.
@@ -261,9 +227,33 @@ impl QuantizedMatrix {
         }
     }
 
+    /// Appends what precedes the codes of the block with column `first`.
+    fn push_factor(
+        &self,
+        row: u64,
+        first: u64,
+        group: u64,
+        bytes: &FactorBytes<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let Factors::TwoLevels { .. } = self.factors else {
+            out.extend(self.factor(row, first, group, bytes));
+            return;
+        };
+        // Two blocks share their scales.
+        if first.is_multiple_of(NVFP4_BLOCK) {
+            let start = ((row * self.cols + first) / NVFP4_GROUP) as usize;
+            let end = start + (NVFP4_BLOCK / NVFP4_GROUP) as usize;
+            out.extend(bytes.of_tensor.to_le_bytes());
+            // The sizes of the tensor were checked, so that there are four.
+            out.extend(bytes.scales.get(start..end).unwrap_or(&[0; 4]));
+        }
+    }
+
     /// Returns the factor of a block as its encoding stores it.
     fn factor(&self, row: u64, first: u64, group: u64, bytes: &FactorBytes<'_>) -> [u8; 4] {
         match &self.factors {
+            Factors::TwoLevels { .. } => bytes.of_tensor.to_le_bytes(),
             Factors::Scales(scales) => scales.get(&bytes.scales, row, group).to_le_bytes(),
             Factors::ZeroPoints(scales, zeros) => {
                 let scale = scales.get(&bytes.scales, row, group);

@@ -1,4 +1,4 @@
-//! Matrices that safetensors files store quantised, as several tensors each: codes, scales, zero points.
+//! Matrices that files store quantised, as several tensors each: codes, scales, zero points.
 //!
 //! A checkpoint shows each of them as one tensor `….weight` in an encoding that devices compute with, whose blocks
 //! are put together when they are read. Codes are moved, not decoded, so that nothing is lost: see [`ZeroPoint`] for
@@ -8,16 +8,22 @@
 
 mod config;
 mod formats;
+mod ggml_nvfp4;
+mod joined;
 mod matrix;
 mod packed;
+mod parts;
 mod scales;
 mod stored;
+mod tensor_scales;
 mod tensors;
 #[cfg(test)]
 mod tests;
 
 pub use config::QuantizationConfig;
-pub(crate) use matrix::QuantizedMatrix;
+pub(crate) use ggml_nvfp4::ggml_nvfp4;
+pub(crate) use joined::JoinedTensor;
+use matrix::QuantizedMatrix;
 pub(crate) use stored::StoredTensors;
 
 use std::collections::HashSet;

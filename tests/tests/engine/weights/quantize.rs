@@ -27,6 +27,7 @@ fn bound(encoding: Encoding) -> f64 {
         Encoding::IQ2 => 0.4,
         Encoding::IQ3 => 0.15,
         Encoding::MXFP4 => 0.15,
+        Encoding::NVFP4 => 0.12,
         Encoding::F8_E4M3 => 0.04,
         Encoding::Q3_K => 0.2,
         Encoding::Q2_K => 0.4,

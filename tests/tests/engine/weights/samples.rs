@@ -163,3 +163,19 @@ pub fn tiny_gptq() -> Vec<u8> {
     file.extend((0..148).map(|i| i as u8));
     file
 }
+
+/// Returns ModelOpt's settings of NVFP4, a line feed, and a safetensors file with a matrix `[2, 64]` in it.
+pub fn tiny_nvfp4() -> Vec<u8> {
+    let header = concat!(
+        r#"{"a.weight":{"dtype":"U8","shape":[2,32],"data_offsets":[4,68]},"#,
+        r#""a.weight_scale":{"dtype":"F8_E4M3","shape":[2,4],"data_offsets":[68,76]},"#,
+        r#""a.weight_scale_2":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}   "#
+    );
+    let mut file = br#"{"quant_method":"modelopt","quant_algo":"NVFP4"}"#.to_vec();
+    file.push(b'\n');
+    file.extend((header.len() as u64).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(0.5f32.to_le_bytes());
+    file.extend(0..72u8);
+    file
+}

@@ -19,6 +19,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             samples::tiny_safetensors(),
         ),
         ("quantized", "gptq", samples::tiny_gptq()),
+        ("quantized", "nvfp4", samples::tiny_nvfp4()),
         ("pytorch", "protocol2.bin", fixture("protocol2.bin")),
         ("pytorch", "protocol4.bin", fixture("protocol4.bin")),
         ("pytorch", "legacy.bin", fixture("legacy.bin")),

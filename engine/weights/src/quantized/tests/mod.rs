@@ -1,5 +1,7 @@
 //! Small matrices whose weights are computed by the formulas of the methods' own packages.
 
+mod nvfp4;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -363,9 +365,11 @@ fn other_maps_than_nf4s_are_refused_when_they_are_read() {
 }
 
 /// The names of parts, each of which a file may have in any type and shape.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 14] = [
     "weight",
     "weight_scale",
+    "weight_scale_2",
+    "weight_global_scale",
     "weight_zero_point",
     "weight_packed",
     "weight_g_idx",
@@ -385,7 +389,7 @@ proptest! {
             (0..PARTS.len(), 0usize..6, prop::collection::vec(0usize..40, 0..3), any::<u8>()),
             1..6,
         ),
-        method in 0usize..6,
+        method in 0usize..8,
     ) {
         let mut tensors = Tensors::default();
         for (name, dtype, shape, byte) in parts {
@@ -401,6 +405,8 @@ proptest! {
             json!({"quant_method": "awq", "bits": 4}),
             json!({"quant_method": "fp8", "weight_block_size": [3, 32]}),
             compressed("pack-quantized", 4),
+            nvfp4::compressed_tensors(),
+            nvfp4::modelopt(),
             serde_json::from_str(NF4).unwrap(),
         ];
         if let Ok(checkpoint) = tensors.open(settings[method].clone()) {

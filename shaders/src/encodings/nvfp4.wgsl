@@ -1,0 +1,47 @@
+// NVFP4: pairs of blocks of 32 numbers of 4 bits (E2M1) with a float of 8 bits (E4M3, without sign) as scale for every 16
+// weights, and the scale `d` of the tensor. A weight is `doubled value * scale / 2 * d`.
+import package::unpack::{Part, bytes, low_nibbles, high_nibbles};
+import package::fp4_values::values;
+import constants::PLANES;
+
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 2], d and four scales
+
+const ZERO: f32 = 0.0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 12.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 2u;
+const HAS_OFFSETS: bool = false;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 2u;
+
+struct Scales {
+    d: f32,
+    // Four bytes.
+    word: u32,
+}
+
+fn load_scales(super_block: u32) -> Scales {
+    let words = plane_scales[super_block];
+    return Scales(bitcast<f32>(words.x), words.y);
+}
+
+// Half of the floats of 8 bits. Integers are used up to the last step, because a device may flush subnormal floats to zero.
+fn halved_floats(b: vec2<u32>) -> vec2<f32> {
+    let exponent = (b >> vec2(3u)) & vec2(15u);
+    let mantissa = (b & vec2(7u)) | select(vec2(8u), vec2(0u), exponent == vec2(0u));
+    return vec2<f32>(mantissa) * bitcast<vec2<f32>>((max(exponent, vec2(1u)) + vec2(116u)) << vec2(23u));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let pair = s.word >> (16u * sub);
+    let scale = halved_floats(vec2(pair, pair >> 8u));
+    let w = plane_main[part];
+    let low = low_nibbles(w);
+    let high = high_nibbles(w);
+    let q = array(
+        values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
+    );
+    return Part(q, s.d * scale, vec2(0.0));
+}
