@@ -5,7 +5,7 @@ within 2e-3.
     llama_cpp_convert.py LLAMA_CPP [NAME or FOLDER...]
 
 LLAMA_CPP is its source folder. Needs the Python packages of its converter, and `wisp` from the target folder. The tiny
-checkpoints have no tokenizer, so the converter is told to write none.
+checkpoints have no tokenizer: the converter is told to write none, and finds a file whose tokens it can count.
 """
 
 import json
@@ -54,6 +54,9 @@ def compare(source, directory, folder):
     shutil.copytree(directory, copy)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, **FIELDS.get(config["architectures"][0], {})}))
+    size = config.get("text_config", config)["vocab_size"]
+    tokens = {"model": {"vocab": {str(id): id for id in range(size)}}, "added_tokens": []}
+    (copy / "tokenizer.json").write_text(json.dumps(tokens))
     done = subprocess.run(
         [sys.executable, "-c", CONVERT, source, copy, "--outfile", out, "--outtype", "f32"],
         capture_output=True, text=True)

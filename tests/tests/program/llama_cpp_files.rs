@@ -38,7 +38,7 @@ fn converted(name: &str) -> Checkpoint {
 
 #[test]
 fn tensors_have_the_names_and_dimensions_that_llama_cpp_requires() {
-    let tensors: [(&str, &str, &[u64]); 7] = [
+    let tensors: [(&str, &str, &[u64]); 10] = [
         // A row for each group.
         ("granite-hybrid", "blk.0.ssm_norm.weight", &[2, 30]),
         ("nemotron-h", "blk.0.ssm_norm.weight", &[2, 30]),
@@ -49,6 +49,11 @@ fn tensors_have_the_names_and_dimensions_that_llama_cpp_requires() {
         ("falcon-h1", "blk.0.ffn_norm", &[30]),
         // Gate and up projection are one.
         ("modernbert-reranker", "blk.0.ffn_up.weight", &[92, 30]),
+        // Matrices of versions of the residual stream are one tensor, and every token has embeddings of layers.
+        ("gemma3n", "altup_proj.weight", &[2, 30, 30]),
+        ("gemma3n", "per_layer_token_embd.weight", &[67, 35]),
+        // The rotation of half a head.
+        ("gemma4", "rope_freqs.weight", &[7]),
         // The shared expert's gate and up projection are two, unlike those of the checkpoint.
         ("granite-hybrid-moe", "blk.0.ffn_up_shexp.weight", &[26, 30]),
     ];
@@ -97,6 +102,18 @@ fn metadata_has_the_keys_that_llama_cpp_requires() {
             Value::Array(Array::Bool(recurrent)),
         ),
         ("llama4", "llama4.interleave_moe_layer_step", Value::U32(2)),
+        (
+            "gemma3n",
+            "gemma3n.feed_forward_length",
+            Value::Array(Array::U32(vec![46, 34, 46, 34, 34])),
+        ),
+        ("gemma4", "gemma4.attention.key_length", Value::U32(14)),
+        ("gemma4", "gemma4.attention.key_length_swa", Value::U32(6)),
+        (
+            "gemma4-moe",
+            "gemma4.attention.head_count_kv",
+            Value::Array(Array::I32(vec![2, 1])),
+        ),
     ];
     for (name, key, value) in keys {
         let file = converted(name);

@@ -60,7 +60,7 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
     let mut spec = granite::with_gguf_multipliers(metadata)?;
     let mamba = metadata.mamba2(spec.layers.len())?;
     let rotates = metadata.optional_bool("rope.scaling.finetuned")? == Some(true);
-    let kv_heads = metadata.layer_kv_heads()?.unwrap_or_default();
+    let kv_heads = metadata.layer_kv_heads().unwrap_or_default();
     for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
         if kv_heads == 0 {
             layer.mixer = Mixer::Mamba2(mamba);
