@@ -205,3 +205,29 @@ fn split_projections_of_keys_and_values_give_the_results_of_the_joint_one() {
         assert_rows_close(name, &found, &golden.logits);
     }
 }
+
+/// The format's width of the feed-forward network is that of experts, of which the model has none.
+#[test]
+fn granite_without_experts_has_the_width_of_the_shared_one() {
+    let name = "granite-hybrid";
+    let (_, golden) = golden::<Golden>(name).expect("a golden of the repository");
+    let file = converted(name);
+    let shared = "granitehybrid.expert_shared_feed_forward_length";
+    let mut writer = GgufWriter::new(3, false).key(shared, Value::U32(26));
+    for (key, value) in &file.gguf().unwrap().metadata {
+        let value = match &**key {
+            "granitehybrid.feed_forward_length" => Value::U32(46),
+            _ => value.clone(),
+        };
+        writer = writer.key(key, value);
+    }
+    for tensor in file.tensors() {
+        let bytes = file.bytes(&tensor.name, 0..tensor.len).unwrap();
+        writer = writer.tensor(&tensor.name, Encoding::F32, &tensor.shape, &bytes);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("model.gguf");
+    std::fs::write(&out, writer.write()).unwrap();
+    let found = logits(Some(&out), TestDevice::Host, &golden.tokens, &[]);
+    assert_rows_close(name, &found, &golden.logits);
+}
