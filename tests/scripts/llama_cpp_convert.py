@@ -5,7 +5,7 @@ within 2e-3.
     llama_cpp_convert.py LLAMA_CPP [NAME or FOLDER...]
 
 LLAMA_CPP is its source folder. Needs the Python packages of its converter, and `wisp` from the target folder. The tiny
-checkpoints have no tokenizer, so the converter is told to write none.
+checkpoints have no tokenizer: the converter is told to write none, and finds a file whose tokens it can count.
 """
 
 import json
@@ -22,13 +22,35 @@ WITHIN = 2e-3
 FIELDS = {
     "DeepseekV3ForCausalLM": {"scoring_func": "sigmoid"},
     "DeepseekV2ForCausalLM": {"scoring_func": "softmax"},
+    "NomicBertModel": {
+        "n_positions": 8192, "activation_function": "swiglu", "causal": False, "qkv_proj_bias": False,
+        "mlp_fc1_bias": False, "mlp_fc2_bias": False, "prenorm": False, "rotary_emb_fraction": 1.0,
+        "rotary_emb_interleaved": False, "rotary_emb_scale_base": None,
+    },
 }
+# Names of fields in published checkpoints, and those that transformers 5 saves instead.
+RENAMED = {
+    "NomicBertModel": {
+        "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size", "layer_norm_epsilon": "layer_norm_eps",
+    },
+}
+# The kinds of layers in published checkpoints of Granite 4 and Nemotron-H.
+GRANITE_LAYERS = {"linear_attention": "mamba", "full_attention": "attention"}
+NEMOTRON_LAYERS = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+# Classes that predict further tokens in published checkpoints, but not in these.
+PREDICTING = {"Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM"}
+# Classes whose fields transformers 5 would rename and complete again.
+AS_SAVED = {"NomicBertModel", "GraniteMoeHybridForCausalLM", "NemotronHForCausalLM"}
 # Runs the converter without a tokenizer. The classes may replace the function, so all of them are changed.
 CONVERT = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 import conversion, convert_hf_to_gguf
+from conversion import base
 from conversion.base import ModelBase, TextModel
+if sys.argv.pop(1) == "as saved":
+    base.AutoConfig = None
 def without(model):
     model._set_vocab_none()
 def change(kind):
@@ -46,6 +68,28 @@ convert_hf_to_gguf.main()
 """
 
 
+def published(config):
+    """A configuration with the fields of published checkpoints."""
+    kind = config["architectures"][0]
+    config = {**config, **FIELDS.get(kind, {})}
+    for old, new in RENAMED.get(kind, {}).items():
+        config[old] = config.pop(new)
+    if kind == "NomicBertModel":
+        config["rotary_emb_base"] = config["rope_parameters"]["rope_theta"]
+    if kind == "GraniteMoeHybridForCausalLM":
+        config["layer_types"] = [GRANITE_LAYERS[layer] for layer in config["layer_types"]]
+    if kind == "NemotronHForCausalLM":
+        layers = config.pop("layers_block_type")
+        config["hybrid_override_pattern"] = "".join(NEMOTRON_LAYERS[layer] for layer in layers)
+        config["num_hidden_layers"] = len(layers)
+        # The converter demands a multiple of it, and else of 64.
+        config["mamba_d_head"] = config["mamba_head_dim"]
+        if "moe" not in layers:
+            for field in ["num_experts_per_tok", "n_routed_experts"]:
+                del config[field]
+    return config
+
+
 def compare(source, directory, folder):
     """The result of a golden: "equal", or what is different."""
     golden = json.loads((directory / "golden.json").read_text())
@@ -53,9 +97,15 @@ def compare(source, directory, folder):
     copy = folder / directory.name
     shutil.copytree(directory, copy)
     config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, **FIELDS.get(config["architectures"][0], {})}))
+    (copy / "config.json").write_text(json.dumps(published(config)))
+    size = config.get("text_config", config)["vocab_size"]
+    tokens = {"model": {"type": "WordPiece", "vocab": {str(id): id for id in range(size)}}, "added_tokens": []}
+    (copy / "tokenizer.json").write_text(json.dumps(tokens))
+    kind = config["architectures"][0]
+    reading = "as saved" if kind in AS_SAVED else "by transformers"
+    more = ["--no-mtp"] if kind in PREDICTING else []
     done = subprocess.run(
-        [sys.executable, "-c", CONVERT, source, copy, "--outfile", out, "--outtype", "f32"],
+        [sys.executable, "-c", CONVERT, source, reading, copy, "--outfile", out, "--outtype", "f32", *more],
         capture_output=True, text=True)
     if done.returncode:
         return f"not converted: {done.stderr.strip().splitlines()[-1]}"

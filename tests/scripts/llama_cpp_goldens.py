@@ -9,6 +9,7 @@ llama_cpp.py and llama_cpp_convert.py take their folders as names.
 import pathlib
 import sys
 
+import safetensors.torch
 import transformers as T
 
 import goldens
@@ -45,6 +46,34 @@ DECODERS["fit-lfm2-moe"] = T.Lfm2MoeConfig(
     **{**goldens.LFM2, "conv_L_cache": 3, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
        "moe_intermediate_size": 14}
 )
+# The sizes of the published models where llama.cpp assumes them: the layers that share keys and values, those whose
+# activations are sparse, the versions of the residual stream, and the ranks. A deviation is divided by one element less
+# there, which a wide layer hides.
+TYPES = (["sliding_attention"] * 4 + ["full_attention"]) * 5
+DECODERS["fit-gemma3n"] = T.Gemma3nTextConfig(
+    **{**NARROW, "num_hidden_layers": 25, "intermediate_size": 1024, "sliding_window": 5, "layer_types": TYPES,
+       "num_kv_shared_layers": 5, "activation_sparsity_pattern": [0.95] * 10 + [0.0] * 15,
+       "vocab_size_per_layer_input": goldens.VOCAB, "hidden_size_per_layer_input": 256, "laurel_rank": 64}
+)
+# The last layers with keys of their own are one of each kind.
+DECODERS["fit-gemma4"] = T.Gemma4TextConfig(
+    **{**goldens.GEMMA4, "num_hidden_layers": 6, "layer_types": ["sliding_attention"] * 2 + [
+        "sliding_attention", "full_attention", "sliding_attention", "full_attention"]},
+    num_kv_shared_layers=2, use_double_wide_mlp=True, vocab_size_per_layer_input=goldens.VOCAB,
+    hidden_size_per_layer_input=7,
+)
+# No rotation, as in all models with Mamba.
+DECODERS["fit-granite-hybrid-moe"] = T.GraniteMoeHybridConfig(
+    **{**goldens.MAMBA, "intermediate_size": 14}, num_local_experts=5, num_experts_per_tok=2
+)
+# Every fourth layer does not rotate.
+DECODERS["fit-smollm3"] = T.SmolLM3Config(**{**NARROW, "num_hidden_layers": 5, "no_rope_layer_interval": 4})
+# Experts in every layer.
+VISION = goldens.MULTIMODAL["qwen3-vl-moe"].to_dict()
+VISION["text_config"]["mlp_only_layers"] = []
+goldens.MULTIMODAL["fit-qwen3-vl-moe"] = T.Qwen3VLMoeConfig(
+    text_config=VISION["text_config"], vision_config=VISION["vision_config"]
+)
 # No biases, and no limit of steps that a step of the prompt passes.
 KINDS = ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"]
 DECODERS["fit-nemotron-h"] = T.NemotronHConfig(**goldens.NEMOTRON, layers_block_type=KINDS)
@@ -55,11 +84,37 @@ DECODERS["fit-nemotron-h-moe"] = T.NemotronHConfig(
 )
 
 
+def add_unused(tensors):
+    """Adds keys and values of layers that read those of earlier ones, as the published checkpoints of Gemma 3n have."""
+    for name in [name for name in tensors if name.endswith("q_proj.weight")]:
+        for kind in ["k_proj", "v_proj", "k_norm"]:
+            other = f"model.layers.0.self_attn.{kind}.weight"
+            tensors.setdefault(name.replace("q_proj", kind), tensors[other].clone())
+
+
+def transpose_experts(tensors):
+    """Transposes the matrices of experts, as the published checkpoints of Qwen 3 VL have them."""
+    for name in tensors:
+        if ".experts." in name:
+            tensors[name] = tensors[name].transpose(1, 2).contiguous()
+
+
+# What changes checkpoints to those that are published.
+CHANGES = {"fit-gemma3n": add_unused, "fit-qwen3-vl-moe": transpose_experts}
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    for name in sys.argv[2:] or [name for name in DECODERS if name.startswith("fit-")]:
-        goldens.make(name, pathlib.Path(sys.argv[1]))
+    out = pathlib.Path(sys.argv[1])
+    all = [*DECODERS, *goldens.MULTIMODAL]
+    for name in sys.argv[2:] or [name for name in all if name.startswith("fit-")]:
+        goldens.make(name, out)
+        if name in CHANGES:
+            file = out / name / "model.safetensors"
+            tensors = safetensors.torch.load_file(file)
+            CHANGES[name](tensors)
+            safetensors.torch.save_file(tensors, file, {"format": "pt"})
 
 
 if __name__ == "__main__":

@@ -78,13 +78,7 @@ pub const RECURRENT: &[&str] = &[
 ];
 
 /// Decoders that GGUF cannot express as they are here.
-pub const NOT_IN_GGUF: &[&str] = &[
-    "smollm3",
-    "falcon-h1-biases",
-    "gemma3n",
-    "gemma4",
-    "gemma4-moe",
-];
+pub const NOT_IN_GGUF: &[&str] = &["smollm3", "falcon-h1-biases"];
 
 /// The directories of decoders with quantised weights, which `scripts/quantized_goldens.py` makes.
 pub const QUANTIZED: &[&str] = &[

@@ -40,6 +40,11 @@ impl ReasoningFormat {
         formats.find(|format| source.contains(format.open) || source.contains(format.close))
     }
 
+    /// Returns the texts of the markers, which are control tokens in some vocabularies.
+    pub(crate) fn markers(&self) -> [&'static str; 2] {
+        [split_marker(self.open).0, self.close]
+    }
+
     /// Returns whether a prompt ends within a thought.
     pub fn is_open_in(&self, prompt: &str) -> bool {
         prompt.trim_end().ends_with(self.open)
@@ -55,6 +60,13 @@ impl ReasoningFormat {
         let line = if prompt.ends_with('\n') { "" } else { "\n" };
         format!("{line}\n{}\n\n", self.close)
     }
+}
+
+/// Splits what begins a thought into the marker, which is a control token in some vocabularies, and text behind it, which
+/// names a channel.
+pub(crate) fn split_marker(open: &str) -> (&str, &str) {
+    let end = open.find(['>', ']']).map_or(open.len(), |at| at + 1);
+    open.split_at(end)
 }
 
 /// A part of an answer.
@@ -111,9 +123,9 @@ impl ReasoningParser {
         }
     }
 
-    /// Returns the markers.
+    /// Returns the texts of the markers, which are control tokens in some vocabularies.
     pub(crate) fn markers(&self) -> [&'static str; 2] {
-        [self.format.open, self.format.close]
+        self.format.markers()
     }
 
     /// Returns whether the text so far ends within a thought.

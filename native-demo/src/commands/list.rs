@@ -79,7 +79,10 @@ impl List {
                 architecture.name(),
                 kind(&architecture),
                 &architecture.classes().collect::<Vec<_>>().join("\n"),
-                architecture.gguf_name().unwrap_or_default(),
+                &architecture
+                    .recognized_in_gguf()
+                    .collect::<Vec<_>>()
+                    .join("\n"),
             ]);
         }
         print_line!("{rows}\n")?;

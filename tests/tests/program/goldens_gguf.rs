@@ -1,6 +1,7 @@
 //! The tiny checkpoints as llama.cpp converts them to GGUF, with other tensor names and for some
 //! architectures other weights. The results must equal those of the originals.
 
+mod gemma;
 mod names;
 
 use std::{collections::BTreeMap, path::Path};
@@ -95,6 +96,17 @@ const CONVERSIONS: &[Conversion] = &[
     Conversion {
         golden: "gemma3", architecture: "gemma3", adds_one: true, post_norms: true,
         keys: &[("attention.sliding_window", "sliding_window")],
+        ..PLAIN
+    },
+    Conversion { golden: "gemma3n", architecture: "gemma3n", post_norms: true, ..PLAIN },
+    Conversion { golden: "gemma4", architecture: "gemma4", post_norms: true, ..PLAIN },
+    Conversion {
+        golden: "gemma4-moe", architecture: "gemma4", post_norms: true,
+        keys: &[
+            ("expert_count", "num_experts"),
+            ("expert_used_count", "top_k_experts"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+        ],
         ..PLAIN
     },
     Conversion { golden: "phi3", architecture: "phi3", ..PLAIN },
@@ -287,11 +299,12 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
         if name.contains("conv.conv.weight") {
             tensor.shape.remove(1);
         }
-        if tensor.shape[0] == 1 {
+        if tensor.shape.len() > 1 && tensor.shape[0] == 1 {
             tensor.shape.remove(0);
         }
-        let name_in_gguf = gguf_name(conversion, name);
-        if !name.contains(".experts.") {
+        let name_in_gguf = gemma::name(name).unwrap_or_else(|| gguf_name(conversion, name));
+        let is_one_of_several = name.contains(".experts.") || name.contains(".altup_");
+        if !is_one_of_several || tensor.shape.len() != 2 {
             tensors.insert(name_in_gguf, tensor);
             continue;
         }
@@ -340,9 +353,10 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
         "general.architecture",
         Value::String(conversion.architecture.into()),
     );
+    let own = gemma::keys(conversion.architecture, config);
     let key = |key: &str| format!("{}.{key}", conversion.architecture);
     for (name, value) in whole {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| !own.contains_key(name)) {
             writer = writer.key(&key(name), Value::U32(value as u32));
         }
     }
@@ -377,10 +391,15 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
             writer = writer.key(&key(name), Value::F32(value as f32));
         }
     }
-    if let Some(part) = full["partial_rotary_factor"].as_f64() {
+    let part = full["partial_rotary_factor"].as_f64();
+    if let Some(part) = part.filter(|_| !own.contains_key("rope.dimension_count")) {
         let rotated = (head_dim as f64 * part) as u32;
         writer = writer.key(&key("rope.dimension_count"), Value::U32(rotated));
     }
+    for (name, value) in own {
+        writer = writer.key(&key(name), value);
+    }
+    writer = gemma::frequencies(writer, conversion.architecture, config);
     writer = scaling(writer, conversion.architecture, full);
     for (name, field) in conversion.keys {
         let value = match &config[*field] {

@@ -38,7 +38,7 @@ fn converted(name: &str) -> Checkpoint {
 
 #[test]
 fn tensors_have_the_names_and_dimensions_that_llama_cpp_requires() {
-    let tensors: [(&str, &str, &[u64]); 7] = [
+    let tensors: [(&str, &str, &[u64]); 10] = [
         // A row for each group.
         ("granite-hybrid", "blk.0.ssm_norm.weight", &[2, 30]),
         ("nemotron-h", "blk.0.ssm_norm.weight", &[2, 30]),
@@ -49,6 +49,11 @@ fn tensors_have_the_names_and_dimensions_that_llama_cpp_requires() {
         ("falcon-h1", "blk.0.ffn_norm", &[30]),
         // Gate and up projection are one.
         ("modernbert-reranker", "blk.0.ffn_up.weight", &[92, 30]),
+        // Matrices of versions of the residual stream are one tensor, and every token has embeddings of layers.
+        ("gemma3n", "altup_proj.weight", &[2, 30, 30]),
+        ("gemma3n", "per_layer_token_embd.weight", &[67, 35]),
+        // The rotation of half a head.
+        ("gemma4", "rope_freqs.weight", &[7]),
         // The shared expert's gate and up projection are two, unlike those of the checkpoint.
         ("granite-hybrid-moe", "blk.0.ffn_up_shexp.weight", &[26, 30]),
     ];
@@ -97,6 +102,18 @@ fn metadata_has_the_keys_that_llama_cpp_requires() {
             Value::Array(Array::Bool(recurrent)),
         ),
         ("llama4", "llama4.interleave_moe_layer_step", Value::U32(2)),
+        (
+            "gemma3n",
+            "gemma3n.feed_forward_length",
+            Value::Array(Array::U32(vec![46, 34, 46, 34, 34])),
+        ),
+        ("gemma4", "gemma4.attention.key_length", Value::U32(14)),
+        ("gemma4", "gemma4.attention.key_length_swa", Value::U32(6)),
+        (
+            "gemma4-moe",
+            "gemma4.attention.head_count_kv",
+            Value::Array(Array::I32(vec![2, 1])),
+        ),
     ];
     for (name, key, value) in keys {
         let file = converted(name);
@@ -187,4 +204,30 @@ fn split_projections_of_keys_and_values_give_the_results_of_the_joint_one() {
         let found = logits(Some(&out), TestDevice::Host, &golden.tokens, &[]);
         assert_rows_close(name, &found, &golden.logits);
     }
+}
+
+/// The format's width of the feed-forward network is that of experts, of which the model has none.
+#[test]
+fn granite_without_experts_has_the_width_of_the_shared_one() {
+    let name = "granite-hybrid";
+    let (_, golden) = golden::<Golden>(name).expect("a golden of the repository");
+    let file = converted(name);
+    let shared = "granitehybrid.expert_shared_feed_forward_length";
+    let mut writer = GgufWriter::new(3, false).key(shared, Value::U32(26));
+    for (key, value) in &file.gguf().unwrap().metadata {
+        let value = match &**key {
+            "granitehybrid.feed_forward_length" => Value::U32(46),
+            _ => value.clone(),
+        };
+        writer = writer.key(key, value);
+    }
+    for tensor in file.tensors() {
+        let bytes = file.bytes(&tensor.name, 0..tensor.len).unwrap();
+        writer = writer.tensor(&tensor.name, Encoding::F32, &tensor.shape, &bytes);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("model.gguf");
+    std::fs::write(&out, writer.write()).unwrap();
+    let found = logits(Some(&out), TestDevice::Host, &golden.tokens, &[]);
+    assert_rows_close(name, &found, &golden.logits);
 }

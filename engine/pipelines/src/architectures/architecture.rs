@@ -27,6 +27,7 @@ pub struct Architecture {
     pub(super) config_defaults: Text,
     pub(super) config_keys: Vec<(Text, Text)>,
     pub(super) gguf_name: Option<Text>,
+    gguf_aliases: Vec<Text>,
     is_encoder: bool,
     tensor_names: TensorNames,
     gguf_tensor_names: Option<TensorNames>,
@@ -63,6 +64,7 @@ impl Architecture {
             config_defaults: "{}".into(),
             config_keys: Vec::new(),
             gguf_name: None,
+            gguf_aliases: Vec::new(),
             is_encoder: false,
             tensor_names: TensorNames::hugging_face(),
             gguf_tensor_names: None,
@@ -89,6 +91,7 @@ impl Architecture {
             name: name.into(),
             config_classes: Vec::new(),
             gguf_name: None,
+            gguf_aliases: Vec::new(),
             ..self.clone()
         }
     }
@@ -149,6 +152,14 @@ impl Architecture {
         self.gguf_written_as = name.clone();
         self.gguf_name = Some(name);
         self.gguf_interleaved_rope = false;
+        self
+    }
+
+    /// Sets further names by which a GGUF file is recognized: those of models that read images as well, of which the
+    /// file has the language model. Conversion does not write them.
+    #[must_use]
+    pub fn gguf_aliases<T: Into<Text>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        self.gguf_aliases = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -246,6 +257,12 @@ impl Architecture {
     /// The `general.architecture` by which a GGUF file is recognized; `None` if no file is.
     pub fn gguf_name(&self) -> Option<&str> {
         self.gguf_name.as_deref()
+    }
+
+    /// All names by which a GGUF file is recognized.
+    pub fn recognized_in_gguf(&self) -> impl Iterator<Item = &str> {
+        let aliases = self.gguf_aliases.iter().map(AsRef::as_ref);
+        self.gguf_name().into_iter().chain(aliases)
     }
 
     /// True for an encoder, which computes embeddings, false for a decoder, which generates text.

@@ -72,9 +72,10 @@ impl ModelSpec {
         let metadata = GgufMetadata::new(checkpoint, file)?;
         let name = metadata.architecture();
         let all = registry::all();
-        let found = all.iter().find(|one| one.gguf_name() == Some(name));
+        let mut named = all.iter();
+        let found = named.find(|one| one.recognized_in_gguf().any(|known| known == name));
         let Some(architecture) = found.cloned() else {
-            let supported = all.iter().filter_map(|one| one.gguf_name());
+            let supported = all.iter().flat_map(|one| one.recognized_in_gguf());
             return Err(ArchitectureError::Unknown {
                 names: vec![name.into()],
                 supported: supported.map(String::from).collect(),

@@ -38,16 +38,18 @@ fn add(
             });
         }
     }
-    let gguf = architecture.gguf_name();
-    if let Some(gguf) = gguf
-        && let Some(other) = others().find(|other| other.gguf_name() == Some(gguf))
-    {
-        return Err(RegisterError::GgufTaken {
-            gguf: gguf.into(),
-            architecture: other.name().into(),
-        });
+    for gguf in architecture.recognized_in_gguf() {
+        let is_taken =
+            |other: &&Arc<Architecture>| other.recognized_in_gguf().any(|taken| taken == gguf);
+        if let Some(other) = others().find(is_taken) {
+            return Err(RegisterError::GgufTaken {
+                gguf: gguf.into(),
+                architecture: other.name().into(),
+            });
+        }
     }
-    if gguf.is_none() && architecture.classes().len() == 0 {
+    let has_gguf = architecture.recognized_in_gguf().next().is_some();
+    if !has_gguf && architecture.classes().len() == 0 {
         return Err(RegisterError::Unrecognizable { name: name.into() });
     }
     let defaults = serde_json::from_str(&architecture.config_defaults);
@@ -133,6 +135,20 @@ mod tests {
                 architecture: "gemma2".into()
             }
         );
+        // The name in files of models that read images as well.
+        for (gguf, architecture) in [
+            ("qwen2vl", "qwen2"),
+            ("qwen3vl", "qwen3"),
+            ("qwen3vlmoe", "qwen3_moe"),
+        ] {
+            assert_eq!(
+                error(named("a").gguf_aliases(["b", gguf])),
+                RegisterError::GgufTaken {
+                    gguf: gguf.into(),
+                    architecture: architecture.into()
+                }
+            );
+        }
         let name = "a".to_string();
         assert_eq!(
             error(Architecture::new("a")),

@@ -6,6 +6,7 @@ use wisp_graph::{
     ops::{Concat, MatMul},
 };
 use wisp_types::shape;
+use wisp_weights::View;
 
 use super::{builder::GraphBuilder, error::DecoderError, inputs::BlockInputs};
 use crate::spec::{AltUp, TensorNames, in_layer};
@@ -128,8 +129,16 @@ impl GraphBuilder<'_, '_> {
         x: ValueId,
     ) -> Result<ValueId, DecoderError> {
         let hidden = self.spec.hidden_size;
-        let name = self.name(&in_layer(template(self.names), version as usize - 1));
-        self.whole_linear(x, name, [hidden, hidden])
+        let template = template(self.names);
+        let name = self.name(&in_layer(template, version as usize - 1));
+        if template.contains("{}") {
+            return self.whole_linear(x, name, [hidden, hidden]);
+        }
+        let first = u64::from(version - 1) * hidden;
+        let name = format!("{name}.weight");
+        let view = View::Rows(vec![(name.clone(), first..first + hidden)]);
+        let weight = self.view(format!("{name}[{first}..]"), view, &[hidden, hidden])?;
+        self.product(x, weight, None)
     }
 
     /// Scales the rows of `x` to the length of those of `other`.

@@ -10,6 +10,7 @@ use super::{
     feed_forward::{ExpertGroups, FeedForward},
     mixer::{Mamba2Spec, Mixer},
 };
+use crate::rope::RopeScaling;
 
 /// The largest size of any kind. Products of two sizes then fit 64 bits.
 const MAX_SIZE: u64 = 1 << 28;
@@ -258,8 +259,13 @@ impl DecoderSpec {
         }
         for rope in &self.ropes {
             check_number("the rotary base", rope.theta, 1.0..=1e30)?;
+            // GGUF divides the frequencies of elements that do not rotate by 1e30.
+            let greatest = match rope.scaling {
+                RopeScaling::Factors(_) => 1e31,
+                _ => 1e15,
+            };
             for (what, value) in rope.scaling.numbers() {
-                check_number(what, value, 1e-9..=1e15)?;
+                check_number(what, value, 1e-9..=greatest)?;
             }
         }
         Ok(())

@@ -56,6 +56,9 @@ const GEMMA: &str = "{% if messages[0]['role'] == 'system' %}{{ raise_exception(
 /// Arguments as text, and an opened thought, as DeepSeek's R1 has them.
 const R1: &str = "{% for message in messages %}{% if message.tool_calls %}{% for tool in message.tool_calls %}{{ '<｜tool▁call▁begin｜>' + tool.function.name + '<｜tool▁sep｜>' + tool.function.arguments }}{% endfor %}{% else %}{{ message.role + ': ' + message.content }}{% endif %}{% endfor %}<｜Assistant｜><think>\n";
 
+/// Calls in braces and thoughts on a channel, as Gemma 4 has them.
+const GEMMA_4: &str = "{% for tool in tools or [] %}<|tool>{{ tool['function']['name'] }}<tool|>{% endfor %}{% for message in messages %}<|turn>{{ message.role }}\n{% for call in message.tool_calls or [] %}<|tool_call>call:{{ call['function']['name'] }}{{ '{' }}{% for key, value in call['function']['arguments'] | dictsort %}{{ key }}:<|\"|>{{ value }}<|\"|>{% endfor %}{{ '}' }}<tool_call|>{% endfor %}{{ message.content }}<turn|>\n{% endfor %}<|turn>model\n{% if not enable_thinking | default(false) %}<|channel>thought\n<channel|>{% endif %}";
+
 /// Returns a tokenizer of single characters with control tokens.
 fn tokenizer(template: &str) -> Tokenizer {
     let characters = (' '..='~').chain(['\n', '｜', '▁']);
@@ -69,6 +72,12 @@ fn tokenizer(template: &str) -> Tokenizer {
         "<|im_start|>",
         "[TOOL_CALLS]",
         "<end_of_turn>",
+        "<|channel>",
+        "<channel|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|tool_response>",
+        "<|\"|>",
     ];
     let added: Vec<Value> = control
         .iter()
@@ -165,6 +174,39 @@ fn templates_with_tools_get_them() {
         split(prompt, &format!("<think>\nHm.\n</think>\n\nWell.\n{CALL}"));
     assert_eq!((&*reasoning, &*content), ("Hm.", "Well."));
     assert_eq!(calls[0].arguments, "{\"city\": \"Rome\"}");
+}
+
+#[test]
+fn calls_in_braces_and_thoughts_on_a_channel_are_found() {
+    let tokenizer = tokenizer(GEMMA_4);
+    let call = "<|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>}<tool_call|>";
+    for thinks in [true, false] {
+        let mut request = with_tools(messages());
+        request.thinking = Some(thinks);
+        let prompt = request.prepare(&tokenizer).unwrap();
+        let written = call.replace("Rome", "Paris");
+        assert!(prompt.text.contains(&written), "{}", prompt.text);
+        // The answer's text shows the markers, although they are control tokens.
+        for marker in [
+            "<|channel>",
+            "<channel|>",
+            "<|tool_call>",
+            "<tool_call|>",
+            "<|\"|>",
+        ] {
+            let id = tokenizer.id(marker).unwrap();
+            assert!(prompt.visible_tokens.contains(&id), "{marker}");
+        }
+        let thought = if thinks {
+            "<|channel>thought\nHm.\n<channel|>"
+        } else {
+            ""
+        };
+        let (reasoning, content, calls) = split(prompt, &format!("{thought}Well.{call}"));
+        assert_eq!(reasoning, if thinks { "Hm." } else { "" });
+        assert_eq!(content, "Well.");
+        assert_eq!(calls[0].arguments, "{\"city\": \"Rome\"}");
+    }
 }
 
 #[test]

@@ -78,6 +78,11 @@ pub(super) fn call(
             rules.pythonic(name, schema, limit),
             format!("{rule}: {}\n", free_pythonic(name)),
         ),
+        Syntax::Braced(marks) => {
+            let mut any = Rules::new(format, control_token, &format!("{rule}_any"));
+            let free = any.free_braced(marks, &rule, name);
+            (rules.braced(marks, name, schema, limit), free)
+        }
         Syntax::Tagged(tags) => {
             let exact = rules.tagged(tags, name, schema, limit);
             (exact, free_tagged(tags, &rule, name))
@@ -96,7 +101,7 @@ pub(super) fn call(
 }
 
 /// Checks the size of rules.
-fn check(bytes: usize, limit: usize) -> Result<(), GrammarError> {
+pub(super) fn check(bytes: usize, limit: usize) -> Result<(), GrammarError> {
     match bytes > limit {
         true => Err(GrammarError::TooLarge {
             problem: format!("the rules of its calls have more than {limit} bytes"),
@@ -106,7 +111,7 @@ fn check(bytes: usize, limit: usize) -> Result<(), GrammarError> {
 }
 
 /// Checks the number of the parameters in a schema of arguments.
-fn check_count(schema: &Value) -> Result<(), GrammarError> {
+pub(super) fn check_count(schema: &Value) -> Result<(), GrammarError> {
     let count = schema["properties"].as_object().map_or(0, |all| all.len());
     match count > MAX_PROPERTIES {
         true => Err(GrammarError::TooLarge {
@@ -190,31 +195,41 @@ impl Rules<'_> {
                 false => optional.push(item),
             }
         }
-        let arguments = match (required.is_empty(), optional.is_empty()) {
+        let arguments = self.members(required, &optional, ", ");
+        Ok(format!("\"{name}(\" {arguments} \")\""))
+    }
+
+    /// Returns required items and any of some optional ones behind them, with commas between.
+    pub(super) fn members(
+        &mut self,
+        required: Vec<String>,
+        optional: &[String],
+        comma: &str,
+    ) -> String {
+        match (required.is_empty(), optional.is_empty()) {
             (true, true) => String::new(),
             (true, false) => {
                 // Each is in several rules.
                 let items: Vec<String> = optional.iter().map(|item| self.add(item)).collect();
-                let (some, _) = self.some_of(&items);
+                let (some, _) = self.some_of(&items, comma);
                 format!("({some})?")
             }
-            (false, _) => required.join(" \", \" ") + &that_follow(&optional),
-        };
-        Ok(format!("\"{name}(\" {arguments} \")\""))
+            (false, _) => required.join(&format!(" \"{comma}\" ")) + &that_follow(optional, comma),
+        }
     }
 
     /// Returns a list of at least one of some optional items with commas between, and what is behind another item: any
     /// of them with commas before. Halves share the rules of their own halves, so that the rules grow like the items.
-    fn some_of(&mut self, items: &[String]) -> (String, String) {
+    fn some_of(&mut self, items: &[String], comma: &str) -> (String, String) {
         if items.len() <= SHARED {
-            let from =
-                (0..items.len()).map(|at| items[at].clone() + &that_follow(&items[at + 1..]));
+            let from = (0..items.len())
+                .map(|at| items[at].clone() + &that_follow(&items[at + 1..], comma));
             let some = from.collect::<Vec<_>>().join(" | ");
-            return (self.add(&some), self.add(&that_follow(items)));
+            return (self.add(&some), self.add(&that_follow(items, comma)));
         }
         let (first, last) = items.split_at(items.len() / 2);
-        let (first, after_first) = self.some_of(first);
-        let (last, after_last) = self.some_of(last);
+        let (first, after_first) = self.some_of(first, comma);
+        let (last, after_last) = self.some_of(last, comma);
         (
             self.add(&format!("{first} {after_last} | {last}")),
             self.add(&format!("{after_first} {after_last}")),
@@ -251,8 +266,8 @@ impl Rules<'_> {
 }
 
 /// Returns any of some items, each with a comma before.
-fn that_follow(items: &[String]) -> String {
-    let each = items.iter().map(|item| format!(" (\", \" {item})?"));
+fn that_follow(items: &[String], comma: &str) -> String {
+    let each = items.iter().map(|item| format!(" (\"{comma}\" {item})?"));
     each.collect()
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::grammar::{Grammar, ToolCalls};
 
 /// The formats whose rules differ.
-const FORMATS: [&str; 5] = ["hermes", "mistral", "qwen3-coder", "glm", "lfm2"];
+const FORMATS: [&str; 6] = ["hermes", "mistral", "qwen3-coder", "glm", "lfm2", "gemma4"];
 
 fn rules(answers: &Answers, format: &str, tools: &Tools) -> ToolCalls {
     let control_token = |text: &str| answers.control_token(text);
@@ -52,6 +52,11 @@ fn call(format: &str, name: &str, argument: Option<(&str, &str)>) -> String {
             "<|tool_call_start|>[{name}({})]<|tool_call_end|>",
             tagged(["", "=", ""])
         ),
+        "gemma4" => {
+            let arguments = tagged(["", ":", ""]).replace(", ", ",");
+            let arguments = arguments.replace('"', "<|\"|>");
+            format!("<|tool_call>call:{name}{{{arguments}}}<tool_call|>")
+        }
         _ => panic!("{format}"),
     }
 }

@@ -1,5 +1,6 @@
 //! How models write calls: one row a format.
 
+use super::braced::{self, BracedCall, Marks};
 use super::calls::Payload;
 use super::headed_json::{self, HeadedJson, NameOf};
 use super::json_calls::JsonCalls;
@@ -43,6 +44,8 @@ pub(super) enum Syntax {
     },
     /// `[name(key=value)]`.
     Pythonic,
+    /// An object whose keys have no quotes, behind the name.
+    Braced(&'static Marks),
     /// Tags for each argument.
     Tagged(&'static Tags),
 }
@@ -107,6 +110,16 @@ static FORMATS: &[ToolFormat] = &[
             "<｜tool▁call▁end｜><｜tool▁call▁begin｜>",
             "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         ],
+    },
+    ToolFormat {
+        name: "gemma4",
+        spelled: &["<|tool_call>"],
+        begins: &["<|tool_call>"],
+        // Where a result follows, the model ends with the marker that begins it.
+        ends: &["<tool_call|>", "<|tool_response>"],
+        bare: false,
+        syntax: Syntax::Braced(&braced::GEMMA),
+        around: ["<|tool_call>", "<tool_call|><|tool_call>", "<tool_call|>"],
     },
     ToolFormat {
         name: "lfm2",
@@ -231,11 +244,12 @@ impl ToolFormat {
     /// parser must see their text.
     pub fn markers(&self) -> impl Iterator<Item = &'static str> {
         let inner = match &self.syntax {
-            Syntax::Headed { separator, .. } => &["[CALL_ID]", *separator][..],
-            _ => &[],
+            Syntax::Headed { separator, .. } => vec!["[CALL_ID]", *separator],
+            Syntax::Braced(marks) => vec![marks.quote],
+            _ => Vec::new(),
         };
         let markers = self.begins.iter().chain(self.ends).copied();
-        markers.chain(inner.to_vec())
+        markers.chain(inner)
     }
 
     /// Returns a parser of what stands behind the marker.
@@ -243,6 +257,7 @@ impl ToolFormat {
         match self.syntax {
             Syntax::Json { .. } => Box::new(JsonCalls::default()),
             Syntax::Headed { name_of, .. } => Box::new(HeadedJson::new(name_of)),
+            Syntax::Braced(marks) => Box::new(BracedCall::new(marks)),
             Syntax::Pythonic => Box::new(PythonicCalls::default()),
             Syntax::Tagged(tags) => Box::new(TaggedCall::new(tags)),
         }

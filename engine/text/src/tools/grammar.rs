@@ -7,6 +7,7 @@ use super::format::{GENERIC, ToolFormat};
 use super::rules::Rules;
 use super::tool::{ToolChoice, Tools};
 use crate::grammar::ToolCalls;
+use crate::reasoning::split_marker;
 
 /// The most characters to which a thought can be limited: the parser of grammars has several states for each, and fails
 /// where it has 250000, which are some 25000 characters.
@@ -52,7 +53,7 @@ pub fn thought_grammar(thought: Thought, control_token: &dyn Fn(&str) -> Option<
     let mut rules = Rules::new(&GENERIC, control_token, "r");
     // Without a thought, the answer does not begin like one.
     let other = match thought.open {
-        Some(open) if control_token(open).is_none() => {
+        Some(open) if control_token(split_marker(open).0).is_none() => {
             let first = open.chars().next().unwrap_or('<');
             format!(" | /[^\\s\\x{{{:x}}}](.|\\n)*/", u32::from(first))
         }
@@ -120,7 +121,7 @@ impl ToolFormat {
 
 impl Rules<'_> {
     /// Returns any text up to a marker, of at most `limit` characters, and the marker.
-    fn until(&mut self, marker: &str, limit: Option<usize>) -> String {
+    pub(super) fn until(&mut self, marker: &str, limit: Option<usize>) -> String {
         let text = match limit {
             Some(limit) => format!("/(.|\\n){{0,{limit}}}/"),
             None => "ANY_TEXT".to_owned(),
@@ -144,12 +145,22 @@ impl Rules<'_> {
         let close = self.until(thought.close, thought.countable());
         let open = match thought.open {
             None => String::new(),
-            Some(open) => match (self.control_token)(open) {
-                Some(id) => format!("/[ \\n]*/ <[{id}]> "),
-                None => format!("/[ \\n]*/ {} ", Value::from(open)),
-            },
+            Some(open) => format!("/[ \\n]*/ {}", self.begin_thought(open)),
         };
         format!("{open}{close} /[ \\n]*/")
+    }
+
+    /// Returns the beginning of a thought: a control token and the text behind it, or text.
+    fn begin_thought(&self, open: &str) -> String {
+        let (marker, header) = split_marker(open);
+        let header = match header {
+            "" => String::new(),
+            header => format!("{} ", Value::from(header)),
+        };
+        match (self.control_token)(marker) {
+            Some(id) => format!("<[{id}]> {header}"),
+            None => format!("{} ", Value::from(open)),
+        }
     }
 
     /// Returns the thought that precedes any text: nothing, where the text may contain it.
@@ -162,7 +173,7 @@ impl Rules<'_> {
                     ..
                 },
             ) if thought.countable().is_none()
-                && (self.control_token)(open).is_none()
+                && (self.control_token)(split_marker(open).0).is_none()
                 && (self.control_token)(close).is_none() =>
             {
                 String::new()

@@ -6,24 +6,29 @@ use super::*;
 use crate::grammar::{Constraint, Grammar, GrammarCompiler, GrammarError, ToolCalls};
 use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
 
-const CONTROL: [&str; 6] = [
+pub(super) const CONTROL: [&str; 11] = [
     "<|end|>",
     "[TOOL_CALLS]",
     "[ARGS]",
     "<|tool_call_start|>",
     "<|tool_call_end|>",
     "<|tool_call|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<|channel>",
+    "<channel|>",
 ];
 
 /// Returns a tokenizer of single characters with control tokens.
-fn tokenizer() -> Tokenizer {
+fn tokenizer(control: &[&str]) -> Tokenizer {
     let characters = (' '..='~').chain(['\n', '｜', '▁']);
     let vocab: serde_json::Map<String, Value> = characters
         .zip(0..)
         .map(|(c, id)| (c.into(), Value::from(id)))
         .collect();
     let count = vocab.len();
-    let added = CONTROL.iter().enumerate().map(|(at, text)| {
+    let added = control.iter().enumerate().map(|(at, text)| {
         json!({
             "id": count + at, "content": text, "special": true, "normalized": false,
             "single_word": false, "lstrip": false, "rstrip": false,
@@ -66,7 +71,12 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn new() -> Answers {
-        let tokenizer = tokenizer();
+        Answers::with_control_tokens(&CONTROL)
+    }
+
+    /// Makes answers of a vocabulary with these control tokens, of which the first ends a text.
+    pub(super) fn with_control_tokens(control: &[&str]) -> Answers {
+        let tokenizer = tokenizer(control);
         let end = tokenizer.id(CONTROL[0]).unwrap();
         Answers {
             compiler: GrammarCompiler::new(&tokenizer, &[end]).unwrap(),
@@ -127,7 +137,13 @@ impl Answers {
 }
 
 /// The formats with one call of each tool, and both.
-const TEXTS: [(&str, &str, &str, &str); 11] = [
+const TEXTS: [(&str, &str, &str, &str); 12] = [
+    (
+        "gemma4",
+        "<|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>,days:3}<tool_call|>",
+        "<|tool_call>call:now{}<tool_call|>",
+        "",
+    ),
     (
         "hermes",
         "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n</tool_call>",
@@ -210,7 +226,8 @@ fn calls_are_accepted_and_other_texts_are_not() {
             assert!(answers.accepts(&single, text), "{format}: {text}");
             assert!(answers.accepts(&auto, text), "{format}: {text}");
         }
-        let without = weather.replace(", \"days\": 3", "").replace(", days=3", "");
+        let without = weather.replace(", \"days\": 3", "");
+        let without = without.replace(", days=3", "").replace(",days:3", "");
         assert!(answers.accepts(&required, &without), "{format}: {without}");
         assert!(answers.accepts(&named, clock), "{format}");
         assert!(!answers.accepts(&named, weather), "{format}");
@@ -272,7 +289,7 @@ fn thoughts_precede_calls() {
             limit: None,
         })
     };
-    let (_, _, call, _) = TEXTS[0];
+    let (_, _, call, _) = TEXTS[1];
     let opened = answers.grammar("hermes", ToolChoice::Required, true, thought(None));
     assert!(answers.accepts(&opened, &format!("Hm. <a>\n</think>\n\n{call}")));
     assert!(!answers.accepts(&opened, call));
@@ -315,7 +332,7 @@ fn thoughts_are_limited() {
         let is_free = answers.accepts(&grammar, "Yes, all of it.");
         assert_eq!(is_free, open.is_some());
         let required = answers.grammar("hermes", ToolChoice::Required, true, Some(thought));
-        let call = TEXTS[0].1;
+        let call = TEXTS[1].1;
         assert!(answers.accepts(&required, &format!("{prefix}Hm.</think>\n\n{call}")));
         assert!(!answers.accepts(&required, &format!("{prefix}Hm. Hm. Hm.</think>\n\n{call}")));
     }

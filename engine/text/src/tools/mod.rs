@@ -16,6 +16,10 @@
 //! # Ok::<(), wisp_text::tools::ToolError>(())
 //! ```
 
+mod braced;
+mod braced_rules;
+#[cfg(test)]
+mod braced_tests;
 mod call_rules;
 #[cfg(test)]
 mod call_tests;

@@ -10,7 +10,8 @@ use super::*;
 type Writer = fn(&[ToolCall]) -> String;
 
 /// The formats and how each writes calls.
-const FORMATS: [(&str, Writer); 13] = [
+const FORMATS: [(&str, Writer); 14] = [
+    ("gemma4", super::braced_tests::written),
     ("generic", hermes),
     ("hermes", hermes),
     ("qwen3-coder", qwen),
@@ -213,7 +214,7 @@ proptest! {
 
     #[test]
     fn pieces_do_not_matter(
-        text in "(<tool_call>|</tool_call>|[{}\\[\\]\",:a ]|\\{\"name\": ?\"add\"|, ?\"arguments\": ?\\{|<function=add>|<parameter=a>|</parameter>|\\[TOOL_CALLS\\]|add|\\[ARGS\\]|<\\|tool_call_start\\|>|add\\(|a=1|\\)|<arg_key>|\n|é){0,12}",
+        text in "(<tool_call>|</tool_call>|[{}\\[\\]\",:a ]|\\{\"name\": ?\"add\"|, ?\"arguments\": ?\\{|<function=add>|<parameter=a>|</parameter>|\\[TOOL_CALLS\\]|add|\\[ARGS\\]|<\\|tool_call_start\\|>|<\\|tool_call>|<tool_call\\|>|call:add|<\\|\"\\|>|add\\(|a=1|\\)|<arg_key>|\n|é){0,12}",
         lengths in proptest::collection::vec(1..7usize, 1..4),
     ) {
         for (format, _) in FORMATS {
@@ -444,6 +445,7 @@ fn formats_are_recognised_by_templates() {
         ("'[TOOL_CALLS]' + name + '[ARGS]'", "mistral"),
         ("<|python_tag|>", "llama3"),
         ("<|tool_list_start|>", "lfm2"),
+        ("'<|tool_call>call:' + name", "gemma4"),
         ("<|start_of_role|>available_tools<|end_of_role|>", "granite"),
         ("<|tool|>{{ message['tools'] }}<|/tool|>", "phi4"),
         ("{{ message.content }}", "generic"),

@@ -1,12 +1,15 @@
 //! BERT: an encoder with learned positions, segment types, biases, layer norms after the residual
 //! sums and a feed-forward network without gate.
 
-use wisp_graph::Activation;
+use wisp_graph::{Activation, NormKind};
 use wisp_weights::gguf::Value;
 
 use super::gpt2;
 use crate::{
-    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
+    },
     spec::{DecoderSpec, EncoderSpec, NormPlacement, ScoreHead, TensorNames},
 };
 
@@ -33,9 +36,8 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(from_config)
         .gguf("bert")
         .spec_from_gguf(|metadata| {
-            let mut spec = metadata.decoder_spec()?;
-            let token_types = metadata.weight_rows("token_types").unwrap_or(0);
-            make_encoder(&mut spec, token_types, metadata.score_labels());
+            let mut spec = from_gguf(metadata)?;
+            gpt2::use_gpt2_layers(&mut spec);
             spec.activation = Activation::Gelu;
             // Converters of XLM-RoBERTa drop the rows before its first position.
             let positions = metadata.weight_rows("position_embd");
@@ -69,14 +71,29 @@ pub(super) fn tensor_names() -> TensorNames {
 pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     config.require_text("position_embedding_type", "absolute")?;
     config.require_bool("is_decoder", false)?;
+    let mut spec = from_encoder_config(config)?;
+    gpt2::use_gpt2_layers(&mut spec);
+    Ok(spec)
+}
+
+/// Returns an encoder like BERT, but with rotation and a gated feed-forward.
+pub(super) fn from_encoder_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
     let token_types = config.u64("type_vocab_size")?;
     make_encoder(&mut spec, token_types, config.score_labels()?);
     Ok(spec)
 }
 
+/// Returns the same of a GGUF file.
+pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = metadata.decoder_spec()?;
+    let token_types = metadata.weight_rows("token_types").unwrap_or(0);
+    make_encoder(&mut spec, token_types, metadata.score_labels());
+    Ok(spec)
+}
+
 fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
-    gpt2::use_gpt2_layers(spec);
+    spec.norm.kind = NormKind::Layer;
     spec.norm_placement = NormPlacement::PostResidual;
     spec.encoder = Some(EncoderSpec {
         token_types,

@@ -1,20 +1,33 @@
 //! Gemma 3n's text model: Gemma 3 with several versions of the residual stream, a branch beside attention, embeddings for
 //! each layer, sparse activations in the first layers, and last layers that read keys and values of earlier ones.
 
-use super::gemma2;
+use wisp_weights::gguf::{Array, Value};
+
+use super::{gemma, gemma2};
 use crate::{
     architectures::{
         architecture::Architecture,
         error::ArchitectureError,
+        gguf_metadata::GgufMetadata,
         hf_config::{HfConfig, LayerType},
     },
     normal_quantile::normal_quantile,
-    spec::{AltUp, DecoderSpec, LayerEmbeddings, NormPlacement, QkNorm, TensorNames},
+    rope::RopeScaling,
+    spec::{
+        AltUp, DecoderSpec, LayerEmbeddings, NormPlacement, QkNorm, RopeSettings, TensorNames,
+        in_layer,
+    },
 };
+
+/// The first layers of the published models keep only the largest activations.
+const SPARSE_LAYERS: usize = 10;
+
+/// The part of activations that they do not keep.
+const SPARSITY: f64 = 0.95;
 
 /// Norms do not add 1 to their weights. Multimodal checkpoints store the text model under other prefixes.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("gemma3n")
+    let architecture = Architecture::new("gemma3n")
         .config_classes(["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"])
         .config_defaults(
             r#"{"vocab_size": 262400, "hidden_size": 2048, "intermediate_sizes": 16384,
@@ -34,6 +47,100 @@ pub(super) fn architecture() -> Architecture {
             ..gemma2::tensor_names()
         })
         .spec_from_config(from_config)
+        .gguf("gemma3n")
+        .spec_from_gguf(from_gguf)
+        .gguf_key("altup.num_inputs", |spec| {
+            Some(Value::U32(spec.alt_up?.inputs))
+        })
+        .gguf_key("altup.active_idx", |spec| {
+            Some(Value::U32(spec.alt_up?.active))
+        })
+        .gguf_key("activation_sparsity_scale", |spec| {
+            let cutoffs = spec.layers.iter().map(|layer| layer.activation_cutoff);
+            let cutoffs = cutoffs.map(|cutoff| cutoff.unwrap_or(f32::NEG_INFINITY));
+            Some(Value::Array(Array::F32(cutoffs.collect())))
+        });
+    with_gguf_keys(architecture)
+}
+
+/// Adds the metadata that files of Gemma 3n and Gemma 4 have.
+pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
+    architecture
+        .gguf_key("attention.sliding_window_pattern", |spec| {
+            let layers = spec.layers.iter().map(|layer| layer.window.is_some());
+            Some(Value::Array(Array::Bool(layers.collect())))
+        })
+        .gguf_key("attention.shared_kv_layers", |spec| {
+            let layers = spec.layers.iter();
+            let shared = layers.filter(|layer| layer.shared_kv.is_some()).count();
+            Some(Value::U32(shared as u32))
+        })
+        .gguf_key("embedding_length_per_layer_input", |spec| {
+            let width = spec.layer_embeddings.map_or(0, |all| all.width);
+            Some(Value::U32(width as u32))
+        })
+        .gguf_key("rope.freq_base_swa", |spec| {
+            Some(Value::F32(spec.ropes.get(1)?.theta))
+        })
+        .gguf_key("final_logit_softcapping", |spec| {
+            Some(Value::F32(spec.logit_softcap))
+        })
+}
+
+/// Files without a key are of the published models.
+fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = from_common_gguf(metadata)?;
+    let softcap = metadata.optional_f32("final_logit_softcapping")?;
+    spec.logit_softcap = softcap.unwrap_or(30.0);
+    let shared = match metadata.optional_u32("attention.shared_kv_layers")? {
+        Some(shared) => shared.into(),
+        None => (spec.layers.len() as u64).saturating_sub(20),
+    };
+    share_caches(&mut spec, shared);
+    let cutoffs = metadata.layer_floats("activation_sparsity_scale");
+    for (i, layer) in spec.layers.iter_mut().enumerate() {
+        // Layers that keep all activations have minus infinity.
+        layer.activation_cutoff = match &cutoffs {
+            Some(cutoffs) => cutoffs.get(i).copied().filter(|cutoff| cutoff.is_finite()),
+            None => (i < SPARSE_LAYERS).then(|| normal_quantile(SPARSITY) as f32),
+        };
+    }
+    let names = TensorNames::gguf();
+    let scale = in_layer(&names.alt_up_scale, 0);
+    spec.alt_up = Some(AltUp {
+        inputs: metadata.optional_u32("altup.num_inputs")?.unwrap_or(4),
+        active: metadata.optional_u32("altup.active_idx")?.unwrap_or(0),
+        scaled: metadata.has(&scale),
+    });
+    let rank = metadata.weight_rows(&in_layer(&names.laurel_left, 0));
+    spec.laurel_rank = Some(rank.unwrap_or(64));
+    Ok(spec)
+}
+
+/// Returns what Gemma 3n and Gemma 4 have in common. Layers do not share keys and values yet.
+pub(super) fn from_common_gguf(
+    metadata: &GgufMetadata<'_>,
+) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = gemma::from_gguf(metadata)?;
+    spec.norm_placement = NormPlacement::Sandwich;
+    spec.qk_norm = QkNorm::PerHead;
+    spec.v_norm = true;
+    spec.set_attention_scale(1.0);
+    metadata.set_windows(&mut spec, 5)?;
+    let theta = metadata.optional_f32("rope.freq_base_swa")?;
+    let theta = theta.unwrap_or(10_000.0);
+    spec.set_local_rope(RopeSettings::new(theta, RopeScaling::None));
+    metadata.set_widths(&mut spec);
+    let width = metadata.optional_u32("embedding_length_per_layer_input")?;
+    let table = metadata.weight_rows(&TensorNames::gguf().layer_embeddings);
+    spec.layer_embeddings = match width {
+        Some(0) => None,
+        width => table.map(|vocab_size| LayerEmbeddings {
+            width: width.unwrap_or(256).into(),
+            vocab_size,
+        }),
+    };
+    Ok(spec)
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
@@ -94,7 +201,8 @@ fn set_widths(spec: &mut DecoderSpec, config: &HfConfig) -> Result<(), Architect
         }
     }
     let sparse = config.optional_numbers("activation_sparsity_pattern")?;
-    let otherwise = |layer| if layers > 10 && layer < 10 { 0.95 } else { 0.0 };
+    let is_sparse = |layer| layers > SPARSE_LAYERS && layer < SPARSE_LAYERS;
+    let otherwise = |layer| if is_sparse(layer) { SPARSITY } else { 0.0 };
     for (i, layer) in spec.layers.iter_mut().enumerate() {
         let sparsity = match &sparse {
             Some(sparse) => sparse.get(i).copied().unwrap_or(0.0),

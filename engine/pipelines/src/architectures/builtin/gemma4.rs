@@ -1,21 +1,25 @@
 //! Gemma 4's text model: Gemma 3n's embeddings of layers and shared keys and values, but one residual stream; wider heads,
 //! and values that are keys, in layers without a window; and experts beside the feed-forward network.
 
+use wisp_weights::gguf::{Array, Value};
+
 use super::{gemma2, gemma3n};
 use crate::{
     architectures::{
         architecture::Architecture,
         error::ArchitectureError,
+        gguf_metadata::GgufMetadata,
         hf_config::{HfConfig, LayerType},
     },
     spec::{
         DecoderSpec, FeedForward, HeadSizes, LayerEmbeddings, NormPlacement, QkNorm, TensorNames,
+        in_layer,
     },
 };
 
 /// Multimodal checkpoints store the text model under other prefixes.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("gemma4")
+    let architecture = Architecture::new("gemma4")
         .config_classes(["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"])
         .config_defaults(
             r#"{"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216,
@@ -46,7 +50,78 @@ pub(super) fn architecture() -> Architecture {
             expert_down: "layers.{}.experts.{}.down_proj".into(),
             ..gemma2::tensor_names()
         })
-        .spec_from_config(from_config)
+        .spec_from_config(from_config);
+    with_gguf(architecture)
+}
+
+/// Adds GGUF files. Their sizes of heads are those of layers without a window, and others have keys of their own.
+fn with_gguf(architecture: Architecture) -> Architecture {
+    let global_dim = |spec: &DecoderSpec| {
+        let mut layers = spec.layers.iter();
+        let global = layers.position(|layer| layer.window.is_none());
+        Some(Value::U32(spec.head_sizes(global?).head_dim))
+    };
+    let local_dim = |spec: &DecoderSpec| Some(Value::U32(spec.head_dim));
+    let architecture = gemma3n::with_gguf_keys(architecture)
+        .gguf("gemma4")
+        .spec_from_gguf(from_gguf)
+        .gguf_key("attention.key_length", global_dim)
+        .gguf_key("attention.value_length", global_dim)
+        .gguf_key("attention.key_length_swa", local_dim)
+        .gguf_key("attention.value_length_swa", local_dim)
+        .gguf_key("rope.dimension_count", |spec| {
+            Some(Value::U32(spec.rotary_dim_of(0)?))
+        })
+        .gguf_key("rope.dimension_count_swa", |spec| {
+            Some(Value::U32(spec.rotary_dim))
+        });
+    architecture.gguf_key("attention.head_count_kv", |spec| {
+        let layers = 0..spec.layers.len();
+        let heads = layers.map(|layer| spec.head_sizes(layer).kv_heads as i32);
+        Some(Value::Array(Array::I32(heads.collect())))
+    })
+}
+
+fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = gemma3n::from_common_gguf(metadata)?;
+    let softcap = metadata.optional_f32("final_logit_softcapping")?;
+    spec.logit_softcap = softcap.unwrap_or(0.0);
+    let names = TensorNames::gguf();
+    let layers = spec.layers.len();
+    spec.layer_scalars = metadata.has(&in_layer(&names.layer_scalar, 0));
+    let kv_heads = metadata.layer_numbers("attention.head_count_kv", layers)?;
+    let global_dim = spec.head_dim;
+    spec.head_dim = metadata.u32("attention.key_length_swa")?;
+    let mut all = spec.layers.iter().zip(&kv_heads);
+    if let Some((_, kv_heads)) = all.find(|(layer, _)| layer.window.is_some()) {
+        spec.kv_heads = *kv_heads;
+    }
+    let has = |name: &str, layer| metadata.has_weight(&in_layer(name, layer));
+    // Layers that read the keys of earlier ones may have neither tensor.
+    let lacks_values = |layer| has(&names.k, layer) && !has(&names.v, layer);
+    let values_are_keys = (0..layers).any(lacks_values);
+    for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
+        let is_global = layer.window.is_none();
+        let head_dim = if is_global { global_dim } else { spec.head_dim };
+        let is_own = is_global || kv_heads != spec.kv_heads;
+        layer.head_sizes = is_own.then_some(HeadSizes { kv_heads, head_dim });
+        layer.values_are_keys = is_global && values_are_keys;
+        if layer.feed_forward.has_experts() {
+            layer.feed_forward = FeedForward::DenseAndExperts;
+        }
+    }
+    if let Some(rope) = spec.ropes.first_mut() {
+        rope.rotary_dim = Some(spec.rotary_dim);
+    }
+    let rotary_dim = metadata.optional_u32("rope.dimension_count_swa")?;
+    spec.rotary_dim = rotary_dim.unwrap_or(spec.head_dim);
+    if let Some(moe) = &mut spec.moe {
+        moe.router_norm = true;
+        moe.expert_scales = metadata.has(&in_layer(&names.expert_scales, 0));
+    }
+    let shared = metadata.optional_u32("attention.shared_kv_layers")?;
+    gemma3n::share_caches(&mut spec, shared.unwrap_or(0).into());
+    Ok(spec)
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {

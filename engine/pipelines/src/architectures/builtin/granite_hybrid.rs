@@ -58,9 +58,14 @@ pub(super) fn architecture() -> Architecture {
 /// Layers with 0 KV heads have a Mamba 2 mixer. Layers rotate only if `rope.scaling.finetuned` says so.
 fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = granite::with_gguf_multipliers(metadata)?;
+    // Models without experts have the width of the shared expert.
+    let width = metadata.optional_u32("expert_shared_feed_forward_length")?;
+    if let (None, Some(width)) = (&spec.moe, width) {
+        spec.intermediate_size = width.into();
+    }
     let mamba = metadata.mamba2(spec.layers.len())?;
     let rotates = metadata.optional_bool("rope.scaling.finetuned")? == Some(true);
-    let kv_heads = metadata.layer_kv_heads()?.unwrap_or_default();
+    let kv_heads = metadata.layer_kv_heads().unwrap_or_default();
     for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
         if kv_heads == 0 {
             layer.mixer = Mixer::Mamba2(mamba);

@@ -1,11 +1,12 @@
 //! Jina Embeddings v3: XLM-RoBERTa with rotation instead of learned positions. Adapters for tasks are files of their own.
 
-use wisp_graph::{Activation, NormKind};
+use wisp_graph::Activation;
 use wisp_weights::gguf::Value;
 
+use super::bert;
 use crate::{
     architectures::architecture::Architecture,
-    spec::{DecoderSpec, EncoderSpec, FeedForwardGate, NormPlacement, ScoreHead, TensorNames},
+    spec::{FeedForwardGate, TensorNames},
 };
 
 /// Of the heads for tasks, which some checkpoints have, only the one that scores texts is used.
@@ -43,30 +44,16 @@ pub(super) fn architecture() -> Architecture {
         })
         .encoder()
         .spec_from_config(|config| {
-            let mut spec = config.decoder_spec()?;
-            let token_types = config.u64("type_vocab_size")?;
-            make_encoder(&mut spec, token_types, config.score_labels()?);
+            let mut spec = bert::from_encoder_config(config)?;
+            spec.gate = FeedForwardGate::None;
             Ok(spec)
         })
         .gguf("jina-bert-v3")
         .spec_from_gguf(|metadata| {
-            let mut spec = metadata.decoder_spec()?;
-            let token_types = metadata.weight_rows("token_types").unwrap_or(0);
-            make_encoder(&mut spec, token_types, metadata.score_labels());
+            let mut spec = bert::from_gguf(metadata)?;
+            spec.gate = FeedForwardGate::None;
             spec.activation = Activation::Gelu;
             Ok(spec)
         })
         .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
-}
-
-fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
-    spec.norm.kind = NormKind::Layer;
-    spec.gate = FeedForwardGate::None;
-    spec.norm_placement = NormPlacement::PostResidual;
-    spec.encoder = Some(EncoderSpec {
-        token_types,
-        padding: None,
-        score: labels.map(ScoreHead::bert),
-        ..EncoderSpec::bidirectional()
-    });
 }

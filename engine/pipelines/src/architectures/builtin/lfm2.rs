@@ -86,7 +86,7 @@ pub(super) fn with_gguf_mixers(
 ) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = metadata.decoder_spec()?;
     spec.qk_norm = QkNorm::PerHead;
-    let kv_heads = metadata.layer_kv_heads()?.unwrap_or_default();
+    let kv_heads = metadata.layer_kv_heads().unwrap_or_default();
     let is_conv: Vec<bool> = kv_heads.into_iter().map(|heads| heads == 0).collect();
     if is_conv.contains(&true) {
         set_mixers(&mut spec, metadata.u32("shortconv.l_cache")?, &is_conv);

@@ -47,7 +47,7 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
     (spec.activation, spec.gate) = (Activation::Relu, FeedForwardGate::Own);
     let layers = spec.layers.len();
     let mamba = metadata.mamba2(layers)?;
-    let kv_heads = metadata.layer_kv_heads()?.unwrap_or_default();
+    let kv_heads = metadata.layer_kv_heads().unwrap_or_default();
     let widths = metadata.layer_numbers("feed_forward_length", layers)?;
     let kinds = kv_heads.into_iter().zip(widths);
     let mut dense = None;

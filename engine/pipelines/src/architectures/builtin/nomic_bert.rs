@@ -1,11 +1,11 @@
 //! Nomic BERT: BERT with rotation instead of learned positions, and a gated feed-forward without biases.
 
-use wisp_graph::NormKind;
 use wisp_weights::gguf::Value;
 
+use super::bert;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, EncoderSpec, NormPlacement, ScoreHead, TensorNames},
+    spec::{DecoderSpec, TensorNames},
 };
 
 /// Fields have the names of transformers, or those of the first checkpoints, which follow GPT-2.
@@ -51,12 +51,7 @@ pub(super) fn architecture() -> Architecture {
         .encoder()
         .spec_from_config(from_config)
         .gguf("nomic-bert")
-        .spec_from_gguf(|metadata| {
-            let mut spec = metadata.decoder_spec()?;
-            let token_types = metadata.weight_rows("token_types").unwrap_or(0);
-            make_encoder(&mut spec, token_types, metadata.score_labels());
-            Ok(spec)
-        })
+        .spec_from_gguf(bert::from_gguf)
         .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
 }
 
@@ -72,19 +67,5 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     if config.optional_f32("rotary_scaling_factor")?.is_some() {
         return Err(config.error("`rotary_scaling_factor` is not supported"));
     }
-    let mut spec = config.decoder_spec()?;
-    let token_types = config.u64("type_vocab_size")?;
-    make_encoder(&mut spec, token_types, config.score_labels()?);
-    Ok(spec)
-}
-
-fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
-    spec.norm.kind = NormKind::Layer;
-    spec.norm_placement = NormPlacement::PostResidual;
-    spec.encoder = Some(EncoderSpec {
-        token_types,
-        padding: None,
-        score: labels.map(ScoreHead::bert),
-        ..EncoderSpec::bidirectional()
-    });
+    bert::from_encoder_config(config)
 }

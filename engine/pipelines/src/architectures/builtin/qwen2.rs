@@ -26,6 +26,7 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_config(from_config)
         .gguf("qwen2")
+        .gguf_aliases(["qwen2vl"])
 }
 
 /// Returns the prefixes of tensors, of which those that name a language model are of models that also read images.

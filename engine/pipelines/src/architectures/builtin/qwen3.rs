@@ -25,6 +25,7 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_config(from_config)
         .gguf("qwen3")
+        .gguf_aliases(["qwen3vl"])
         .spec_from_gguf(from_gguf)
 }
 

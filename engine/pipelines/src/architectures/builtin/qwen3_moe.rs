@@ -30,6 +30,7 @@ pub(super) fn architecture() -> Architecture {
             Ok(spec)
         })
         .gguf("qwen3moe")
+        .gguf_aliases(["qwen3vlmoe"])
         .spec_from_gguf(qwen3::from_gguf)
 }
 

@@ -108,24 +108,8 @@ impl<'a> GgufMetadata<'a> {
 
     /// Returns the KV heads of each layer, if `attention.head_count_kv` says so for each: 0 stands for a
     /// layer without attention.
-    ///
-    /// # Errors
-    ///
-    /// If layers with attention have different numbers.
-    pub fn layer_kv_heads(&self) -> Result<Option<Vec<u32>>, ArchitectureError> {
-        let key = "attention.head_count_kv";
-        let Ok(Some(heads)) = self.optional::<Vec<u32>>(key) else {
-            return Ok(None);
-        };
-        let mut some = heads.iter().filter(|heads| **heads > 0);
-        let first = some.next();
-        match some.find(|heads| Some(*heads) != first) {
-            None => Ok(Some(heads)),
-            Some(other) => Err(self.error(format!(
-                "`{key}` has layers with {} and with {other} KV heads, which is not supported",
-                first.unwrap_or(other)
-            ))),
-        }
+    pub fn layer_kv_heads(&self) -> Option<Vec<u32>> {
+        self.optional("attention.head_count_kv").ok().flatten()
     }
 
     /// Returns a whole number for each of some layers: `ARCHITECTURE.key` has one for all, or for each its own.
@@ -138,6 +122,20 @@ impl<'a> GgufMetadata<'a> {
             Ok(Some(numbers)) => Ok(numbers),
             _ => Ok(vec![self.u32(key)?; layers]),
         }
+    }
+
+    /// Gives each layer its width of the feed-forward network, if `feed_forward_length` says so for each.
+    pub fn set_widths(&self, spec: &mut DecoderSpec) {
+        let widths = self.optional::<Vec<u32>>("feed_forward_length");
+        let widths = widths.ok().flatten().unwrap_or_default();
+        for (layer, width) in spec.layers.iter_mut().zip(widths) {
+            layer.intermediate_size = Some(width.into());
+        }
+    }
+
+    /// Returns a number for each layer; `None` if `ARCHITECTURE.key` is missing or no list of them.
+    pub fn layer_floats(&self, key: &str) -> Option<Vec<f32>> {
+        self.optional(key).ok().flatten()
     }
 
     /// Returns a truth value for each layer; `None` if `ARCHITECTURE.key` is missing or no list of them.
@@ -171,7 +169,7 @@ impl<'a> GgufMetadata<'a> {
     }
 
     /// True if the file has a tensor of this whole name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.checkpoint.find(name).is_some()
     }
 

@@ -4,8 +4,8 @@ use super::keys::GgufMetadata;
 use crate::{
     architectures::error::ArchitectureError,
     spec::{
-        DecoderSizes, DecoderSpec, ExpertGroups, ExpertScoring, Mamba2Norm, Mamba2Spec, MoeSpec,
-        RopeSettings, SharedExpert, TensorNames, check_layers, in_layer,
+        DecoderSizes, DecoderSpec, ExpertGroups, ExpertScoring, HeadSizes, Mamba2Norm, Mamba2Spec,
+        MoeSpec, RopeSettings, SharedExpert, TensorNames, check_layers, in_layer,
     },
 };
 
@@ -29,14 +29,15 @@ impl GgufMetadata<'_> {
             None => hidden_size / heads.max(1),
         };
         let embedding = self.required_weight_rows(&names.embedding)?;
+        let layer_kv_heads = self.layer_kv_heads();
         let mut spec = DecoderSpec::llama(DecoderSizes {
             vocab_size: embedding,
             hidden_size: hidden_size.into(),
             intermediate_size: self.widest_layer(layers as usize)?.into(),
             layers,
             heads,
-            kv_heads: match self.layer_kv_heads()? {
-                Some(each) => each.into_iter().max().unwrap_or(heads),
+            kv_heads: match &layer_kv_heads {
+                Some(each) => each.iter().copied().max().unwrap_or(heads),
                 None => self
                     .optional_u32("attention.head_count_kv")?
                     .unwrap_or(heads),
@@ -44,6 +45,12 @@ impl GgufMetadata<'_> {
             head_dim,
             max_positions,
         });
+        let kv_heads = layer_kv_heads.unwrap_or_default();
+        for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
+            if kv_heads > 0 && kv_heads < spec.kv_heads {
+                layer.head_sizes = Some(HeadSizes { kv_heads, head_dim });
+            }
+        }
         // Where a model adds 1 to the weights of its norms, the file's weights include it.
         let rms_eps = self.optional_f32("attention.layer_norm_rms_epsilon")?;
         let eps = rms_eps.or(self.optional_f32("attention.layer_norm_epsilon")?);

@@ -21,6 +21,9 @@ const ALWAYS_FLOAT: [&str; 9] = [
     "rope_factors_",
 ];
 
+/// Substrings of the names of tensors that llama.cpp does not quantise either, but which are too large for F32.
+const UNQUANTIZED: [&str; 3] = ["altup_", "laurel_", "per_layer_model_proj."];
+
 /// Returns the new encoding of a tensor: F32 for vectors and for tensors that are always floats, otherwise the wanted
 /// encoding, or the nearest one where its blocks do not fit the rows.
 pub(super) fn new_encoding(
@@ -32,6 +35,8 @@ pub(super) fn new_encoding(
     if is_vector || ALWAYS_FLOAT.iter().any(|name| planned.name.contains(name)) {
         return if from.is_float() { Encoding::F32 } else { from };
     }
+    let is_unquantized = UNQUANTIZED.iter().any(|name| planned.name.contains(name));
+    let wanted = wanted.filter(|wanted| wanted.is_float() || !is_unquantized);
     let wanted = wanted.unwrap_or(from);
     let cols = planned.shape.last().copied().unwrap_or(1);
     match wanted.file_row_bytes(cols) {

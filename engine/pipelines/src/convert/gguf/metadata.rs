@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wisp_graph::NormKind;
 use wisp_types::Encoding;
-use wisp_weights::gguf::{Gguf, GgufHeaderBuilder, Value};
+use wisp_weights::gguf::{Array, Gguf, GgufHeaderBuilder, Value};
 
 use crate::{
     model_files::ModelFiles,
@@ -114,7 +114,6 @@ fn sizes(spec: &DecoderSpec) -> Vec<(&'static str, Value)> {
         ("context_length", spec.max_positions),
         ("embedding_length", spec.hidden_size),
         ("block_count", spec.layers.len() as u64),
-        ("feed_forward_length", spec.intermediate_size),
         ("attention.head_count", spec.heads.into()),
         ("attention.head_count_kv", spec.kv_heads.into()),
         ("attention.key_length", spec.head_dim.into()),
@@ -139,9 +138,20 @@ fn sizes(spec: &DecoderSpec) -> Vec<(&'static str, Value)> {
     }
     // The format stores sizes in 32 bits. The spec was checked, so every size is at most 2^28.
     let sizes = sizes.into_iter();
+    let sizes = sizes.map(|(name, size)| (name, Value::U32(size as u32)));
     sizes
-        .map(|(name, size)| (name, Value::U32(size as u32)))
+        .chain([("feed_forward_length", widths(spec))])
         .collect()
+}
+
+/// Returns the width of the feed-forward network, or that of each layer if they differ.
+fn widths(spec: &DecoderSpec) -> Value {
+    let layers = 0..spec.layers.len();
+    let widths: Vec<u32> = layers.map(|layer| spec.dense_width(layer) as u32).collect();
+    match widths.iter().all(|width| Some(width) == widths.first()) {
+        true => Value::U32(widths.first().copied().unwrap_or(0)),
+        false => Value::Array(Array::U32(widths)),
+    }
 }
 
 /// Returns the keys that describe the routing to experts.

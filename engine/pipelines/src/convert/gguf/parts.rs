@@ -52,15 +52,34 @@ pub(super) fn block(spec: &DecoderSpec, layer: usize) -> Vec<(SelectName, Change
         FeedForward::None => {}
         FeedForward::Dense => parts.extend(DENSE),
         FeedForward::Experts => parts.extend(EXPERTS),
-        // No architecture that GGUF has here has both.
         FeedForward::DenseAndExperts => {
             parts.extend(DENSE);
             parts.extend(EXPERTS);
+            parts.extend(SIDE_BY_SIDE_NORMS);
         }
     }
     parts.extend(norms(spec, settings));
+    if spec.layer_embeddings.is_some() {
+        parts.extend(LAYER_INPUT);
+    }
+    if spec.alt_up.is_some() {
+        parts.extend(ALT_UP);
+    }
+    if spec.laurel_rank.is_some() {
+        parts.extend(LAUREL);
+    }
     parts
 }
+
+/// The vectors of a block that have complete names and do not change.
+pub(super) const VECTORS: [SelectName; 6] = [
+    |names| &names.selection_bias,
+    |names| &names.sinks,
+    |names| &names.layer_scalar,
+    |names| &names.router_norm,
+    |names| &names.expert_scales,
+    |names| &names.alt_up_scale,
+];
 
 type Part = (SelectName, Change);
 
@@ -97,6 +116,31 @@ const EXPERTS: [Part; 10] = [
     (|names| &names.shared_up, Change::None),
     (|names| &names.shared_down, Change::None),
     (|names| &names.shared_router, Change::None),
+];
+
+const SIDE_BY_SIDE_NORMS: [Part; 3] = [
+    (|names| &names.dense_output_norm, Change::Norm),
+    (|names| &names.expert_norm, Change::Norm),
+    (|names| &names.expert_output_norm, Change::Norm),
+];
+
+const LAYER_INPUT: [Part; 3] = [
+    (|names| &names.layer_input_gate, Change::None),
+    (|names| &names.layer_input_projection, Change::None),
+    (|names| &names.layer_input_norm, Change::Norm),
+];
+
+const ALT_UP: [Part; 4] = [
+    (|names| &names.alt_up_norm, Change::Norm),
+    (|names| &names.alt_up_router, Change::None),
+    (|names| &names.alt_up_prediction, Change::None),
+    (|names| &names.alt_up_correction, Change::None),
+];
+
+const LAUREL: [Part; 3] = [
+    (|names| &names.laurel_left, Change::None),
+    (|names| &names.laurel_right, Change::None),
+    (|names| &names.laurel_norm, Change::Norm),
 ];
 
 fn attention(spec: &DecoderSpec) -> Vec<Part> {

@@ -10,6 +10,9 @@ use crate::{
 /// The names and values of tensors that express the scaling of rotary frequencies.
 pub(super) type RopeFactors = Vec<(&'static str, Vec<f32>)>;
 
+/// The divisor of a frequency that is 0: it leaves no angle that a float could tell from 0.
+const UNROTATED: f32 = 1e30;
+
 /// Returns the spec that readers of a GGUF file find for a model, and the tensors that express its
 /// rope scaling.
 ///
@@ -33,6 +36,10 @@ pub(super) fn in_gguf(
             net.tiled = architecture.tiles_values_in_gguf();
         }
     }
+    if let Some(embeddings) = &mut spec.layer_embeddings {
+        // Every token has a row.
+        embeddings.vocab_size = embeddings.vocab_size.max(spec.vocab_size);
+    }
     if let Some(encoder) = &mut spec.encoder {
         // Rows before the first position are not written, and an encoder has no output layer.
         encoder.padding = None;
@@ -49,11 +56,13 @@ pub(super) fn in_gguf(
         return Ok((spec, factors));
     };
     match &rope.scaling {
-        RopeScaling::Llama3 { .. } => {
+        RopeScaling::Llama3 { .. } | RopeScaling::Proportional { .. } => {
+            let dim = rope.rotary_dim.unwrap_or(dim);
             let (plain, _) = frequencies(rope.theta, dim, &RopeScaling::None, length);
             let (scaled, _) = frequencies(rope.theta, dim, &rope.scaling, length);
             let divisors = plain.iter().zip(&scaled);
-            let divisors: Vec<f32> = divisors.map(|(plain, scaled)| plain / scaled).collect();
+            let divisor = |(plain, scaled)| f32::min(plain / scaled, UNROTATED);
+            let divisors: Vec<f32> = divisors.map(divisor).collect();
             factors.push(("rope_freqs.weight", divisors.clone()));
             rope.scaling = RopeScaling::Factors(divisors);
         }

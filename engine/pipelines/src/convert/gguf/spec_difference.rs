@@ -17,7 +17,6 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("latent attention", a.latent == b.latent),
         ("vocabulary", a.vocab_size == b.vocab_size),
         ("width", a.hidden_size == b.hidden_size),
-        ("feed-forward", a.intermediate_size == b.intermediate_size),
         ("mixers of layers", layers(|a, b| a.mixer == b.mixer)),
         ("number of layers", a.layers.len() == b.layers.len()),
         ("heads", heads(a) == heads(b)),
@@ -31,7 +30,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("experts", a.moe == b.moe),
         (
             "heads of layers",
-            layers(|a, b| a.head_sizes == b.head_sizes),
+            (0..a.layers.len()).all(|i| a.head_sizes(i) == b.head_sizes(i)),
         ),
         (
             "values that are keys",
@@ -50,8 +49,8 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
             layers(|a, b| a.shared_kv == b.shared_kv),
         ),
         (
-            "widths of layers",
-            layers(|a, b| a.intermediate_size == b.intermediate_size),
+            "feed-forward",
+            (0..a.layers.len()).all(|i| a.dense_width(i) == b.dense_width(i)),
         ),
         (
             "cutoff of activations",

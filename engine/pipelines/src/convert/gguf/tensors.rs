@@ -1,6 +1,7 @@
 //! The tensors of a checkpoint in Hugging Face's layout, under GGUF's names and in GGUF's order.
 
 mod recurrent;
+mod residual;
 
 use std::{collections::HashSet, ops::Range};
 
@@ -11,7 +12,7 @@ use crate::{
         error::ConvertError,
         gguf::{
             factors::Scaled,
-            parts::{Change, SelectName, block},
+            parts::{Change, VECTORS, block},
         },
         planned_tensor::{PlannedTensor, ValueChange},
     },
@@ -72,6 +73,7 @@ pub(super) fn copy(
         plan.add(&from.token_types, &to.token_types, Change::None)?;
         plan.add(&from.embedding_norm, &to.embedding_norm, Change::None)?;
     }
+    plan.add_residual_parts(to)?;
     for layer in 0..spec.layers.len() {
         plan.layer = layer;
         for (select, change) in block(spec, layer) {
@@ -79,8 +81,7 @@ pub(super) fn copy(
                 plan.add_in_layer(select(from), select(to), layer, change)?;
             }
         }
-        let vectors: [SelectName; 2] = [|names| &names.selection_bias, |names| &names.sinks];
-        for select in vectors {
+        for select in VECTORS {
             plan.add_vector(select(from), select(to), layer, ValueChange::None)?;
         }
         // A fused projection stays one where single ones have names as well, or where GGUF has one too.
@@ -275,7 +276,8 @@ impl Plan<'_, '_, '_> {
         for part in ["weight", "bias"] {
             let (from, to) = (format!("{from}.{part}"), format!("{to}.{part}"));
             if change == Change::Experts && from.contains("{}") {
-                self.stack_experts(&from, to)?;
+                let experts = self.spec.moe.map_or(0, |moe| moe.experts);
+                self.stack(&from, experts, to)?;
             } else if let Some(info) = self.checkpoint.find(&from) {
                 let shape = info.shape.clone();
                 self.used.insert(from.clone());
@@ -387,26 +389,25 @@ impl Plan<'_, '_, '_> {
         }
     }
 
-    /// Stacks the matrices of a layer's experts into one tensor.
-    fn stack_experts(&mut self, template: &str, to: String) -> Result<(), ConvertError> {
-        let name = |expert: u32| template.replacen("{}", &expert.to_string(), 1);
+    /// Stacks matrices, such as those of a layer's experts, into one tensor.
+    fn stack(&mut self, template: &str, count: u32, to: String) -> Result<(), ConvertError> {
+        let name = |index: u32| template.replacen("{}", &index.to_string(), 1);
         let Some(first) = self.checkpoint.find(&name(0)) else {
             return Ok(());
         };
         let &[rows, cols] = first.shape.as_slice() else {
             return Ok(());
         };
-        let experts = self.spec.moe.map_or(0, |moe| moe.experts);
         let mut parts: Vec<(String, Range<u64>)> = Vec::new();
-        for expert in 0..experts {
-            let name = name(expert);
+        for index in 0..count {
+            let name = name(index);
             if self.checkpoint.find(&name).is_none() {
                 return Err(WeightError::MissingTensor { name }.into());
             }
             self.used.insert(name.clone());
             parts.push((name, 0..rows));
         }
-        let shape = vec![experts.into(), rows, cols];
+        let shape = vec![count.into(), rows, cols];
         self.views.add(template, View::Rows(parts), &shape)?;
         self.planned.push(PlannedTensor {
             name: to,
