@@ -167,9 +167,10 @@ impl ModelBuilder {
         self
     }
 
-    /// Sets the element format of the KV cache.
+    /// Sets the element format of the KV cache. The default is single precision on the host and half precision on other
+    /// devices; with [`KvCacheFormat::Float32`] every device gives the same tokens.
     pub fn cache_format(mut self, format: KvCacheFormat) -> ModelBuilder {
-        self.config.kv_cache_format = format;
+        self.config.kv_cache_format = Some(format);
         self
     }
 

@@ -158,7 +158,8 @@ impl Generate {
         self
     }
 
-    /// Sets the temperature; 0, the default, is greedy and gives the same tokens on every device.
+    /// Sets the temperature; 0, the default, is greedy. It gives the same tokens on every device
+    /// [with a KV cache in single precision](crate::ModelBuilder::cache_format).
     pub fn temperature(mut self, temperature: f32) -> Generate {
         self.options.sampling.temperature = temperature;
         self

@@ -13,7 +13,7 @@ use wisp_pipelines::{
     TextGenerator, TextProcessor,
 };
 use wisp_session::{InferenceSession, SessionError, Tuning};
-use wisp_types::DeviceInfo;
+use wisp_types::{Capabilities, DeviceInfo};
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::worker::{self, reply};
@@ -153,13 +153,13 @@ impl OpenModel {
         }
     }
 
-    /// Returns the size limits with which the model will be loaded, before the device's own limits
-    /// apply.
+    /// Returns the size limits with which the model will be loaded on a device with the capabilities `target`, before
+    /// the device's own limits apply.
     ///
     /// # Errors
     ///
     /// If the context is longer than the model was trained for.
-    pub fn limits(&self) -> Result<ModelLimits, Error> {
+    pub fn limits(&self, target: &Capabilities) -> Result<ModelLimits, Error> {
         let Some(files) = self.files() else {
             return Ok(ModelLimits::default());
         };
@@ -169,7 +169,7 @@ impl OpenModel {
         let mut config = self.builder.config.clone();
         config.max_length = self.context_length();
         let mut limits = config
-            .limits(&files.model_spec.spec)
+            .limits(&files.model_spec.spec, target)
             .map_err(PipelineError::from)?;
         if let Some(tokens) = self.prompt_tokens {
             limits.max_step_tokens = limits.max_step_tokens.min(tokens);
@@ -234,7 +234,8 @@ impl OpenModel {
             return Ok(Footprint::default());
         };
         let device = self.open_device().await?;
-        let (target, limits) = (&device.info().capabilities, self.limits()?);
+        let target = &device.info().capabilities;
+        let limits = self.limits(target)?;
         Ok(match files.model_spec.spec.encoder {
             Some(_) => TextEncoder::estimate_memory(target, files, limits)?,
             None => DecoderModel::estimate_memory(target, files, limits)?,
@@ -339,7 +340,7 @@ impl OpenModel {
 
     async fn load_files(&self, files: &ModelFiles) -> Result<(InferenceSession, Loaded), Error> {
         let device = self.open_device().await?;
-        let mut limits = self.limits()?;
+        let mut limits = self.limits(&device.info().capabilities)?;
         let free = || self.builder.config.memory(&device);
         let memory = self.builder.memory_limit.or_else(free);
         // Exhausted memory must not become 0, which means no limit.

@@ -327,7 +327,7 @@ test("embeddings match BERT in transformers", async (t) => {
 
 test("a compressed KV cache needs less memory", async () => {
   const measured = [];
-  for (const kvCacheFormat of ["float32", "float16", "q8_0"]) {
+  for (const kvCacheFormat of ["float32", "float16", "q8_0", undefined]) {
     measured.push(await run(site.page, async ({ Wisp }, options) => {
       const wisp = await Wisp.load(options);
       const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 8 });
@@ -336,7 +336,8 @@ test("a compressed KV cache needs less memory", async () => {
       return { text, gpu };
     }, { kvCacheFormat }));
   }
-  const [whole, half, quarter] = measured;
+  const [whole, half, quarter, byDefault] = measured;
+  assert.deepEqual(byDefault, half);
   assert.equal(half.text, whole.text);
   assert.ok(whole.gpu > half.gpu && half.gpu > quarter.gpu && quarter.text.length > 0, JSON.stringify(measured));
 });

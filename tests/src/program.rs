@@ -170,7 +170,8 @@ macro_rules! tests_on {
     )* };
 }
 
-/// Returns a command that runs the program without the settings and the input of this process.
+/// Returns a command that runs the program without the settings and the input of this process, and with the KV cache
+/// with which every device gives the same tokens.
 pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(wisp());
     command
@@ -193,6 +194,7 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
         .env_remove("RUST_BACKTRACE")
         .env("WISP_CONFIG", "")
         .env("WISP_CACHE_DIR", "")
+        .env("WISP_KV_CACHE_FORMAT", "float32")
         .env("HF_HUB_OFFLINE", "1");
     command
 }

@@ -31,8 +31,8 @@ pub struct LoadOptions {
     max_step_tokens: u64,
     /// Tokens per sequence that one submission samples.
     max_steps: u64,
-    /// The format of the KV cache.
-    kv_cache_format: KvCacheFormat,
+    /// The format of the KV cache; `None` for that of the device, `float16`.
+    kv_cache_format: Option<KvCacheFormat>,
     /// Whether to use only features and limits that every browser guarantees.
     baseline: bool,
     /// The class of kernels.
@@ -51,7 +51,7 @@ impl Default for LoadOptions {
             max_batch: 1,
             max_step_tokens: 128,
             max_steps: 8,
-            kv_cache_format: KvCacheFormat::Float32,
+            kv_cache_format: None,
             baseline: false,
             device_class: DeviceClassChoice::Auto,
             precision: Precision::Exact,

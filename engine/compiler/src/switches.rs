@@ -10,7 +10,7 @@ choices! {
     /// target has none, they use the exact ones. Sums and everything between products are f32 in each precision.
     #[derive(Default)]
     Precision, "precision" {
-        /// Products in f32: every device computes the same tokens.
+        /// Products in f32: every device computes the same tokens from a KV cache in single precision.
         #[default]
         Exact = "exact",
         /// Products of many tokens in half precision, on GPUs that have it. The normalised error of a product,

@@ -79,7 +79,8 @@ pub struct ModelLimits {
     pub max_num_loras: u64,
     /// The highest rank of an adapter.
     pub max_lora_rank: u64,
-    /// How the KV cache stores its elements.
+    /// How the KV cache stores its elements. The default here is single precision on every device;
+    /// [`PipelineConfig::limits`](crate::PipelineConfig::limits) takes the default of the device.
     pub cache_format: CacheFormat,
     /// Which tokens logits are computed for.
     pub return_logits: ReturnLogits,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ModelLimits, PipelineError, decoder_graph::table_rows, decoder_model, model_files::ModelFiles,
-    text_encoder, window_rings::WindowRings,
+    KvCacheFormat, ModelLimits, PipelineError, decoder_graph::table_rows, decoder_model,
+    model_files::ModelFiles, text_encoder, window_rings::WindowRings,
 };
 use wisp_graph::Graph;
 use wisp_session::Precision;
@@ -39,6 +39,7 @@ pub fn facts(
     // 0 means that there are no rings. Their length is known only when the model runs.
     let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
     let ring = ring.to_string();
+    let cache_format = KvCacheFormat::from(limits.cache_format);
     let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
     let facts: [(&str, String); 13] = [
         ("architecture", files.model_spec.architecture.name().into()),
@@ -47,7 +48,7 @@ pub fn facts(
         ("vocab_size", spec.vocab_size.to_string()),
         ("max_length rounded up", positions.to_string()),
         ("kv_cache_page_size", limits.page_size.to_string()),
-        ("kv_cache_format", format!("{:?}", limits.cache_format)),
+        ("kv_cache_format", cache_format.to_string()),
         ("page size of a window's ring", ring),
         ("max_num_loras", limits.max_num_loras.to_string()),
         ("max_lora_rank", rank.to_string()),

@@ -12,7 +12,8 @@ pub(crate) const MAX_BIASES: u64 = 1024;
 /// How tokens are sampled. The default is greedy.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SamplingParams {
-    /// The temperature. 0 is greedy: always the most likely token, the same on every device.
+    /// The temperature. 0 is greedy: always the most likely token, which is the same on every device
+    /// at the exact precision with a KV cache in single precision.
     pub temperature: f32,
     /// Keeps the k most likely tokens; 0 keeps all.
     pub top_k: u32,

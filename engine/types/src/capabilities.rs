@@ -33,6 +33,10 @@ pub struct Capabilities {
     /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a
     /// class, it follows [`DeviceInfo::software`](crate::DeviceInfo::software).
     pub software_kernels: bool,
+    /// True if a KV cache is in half precision unless the user chooses its format: on every device but the host, which
+    /// computes the results that others are compared with. Kernels for it need no feature: they unpack half floats from
+    /// words.
+    pub half_cache: bool,
 }
 
 impl Capabilities {
@@ -50,6 +54,7 @@ impl Capabilities {
         f16: false,
         matrix_size: 0,
         software_kernels: false,
+        half_cache: true,
     };
 
     /// The host CPU: buffers and bindings of any size, and Rust functions in place of the baseline
@@ -57,6 +62,7 @@ impl Capabilities {
     pub const HOST: Capabilities = Capabilities {
         max_binding_bytes: u64::MAX,
         max_buffer_bytes: u64::MAX,
+        half_cache: false,
         ..Capabilities::BASELINE
     };
 }

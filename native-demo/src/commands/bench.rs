@@ -94,10 +94,10 @@ impl Bench {
             let inputs = Inputs::of(&settings.config, &open).with(saved);
             destination::check(path, Contents::Trace, &inputs)?;
         }
-        let limits = open.limits()?;
         let start = Instant::now();
         let (session, mut generator) = open.load_generator_blocking()?;
         let load_seconds = start.elapsed().as_secs_f64();
+        let limits = open.limits(&session.device().info().capabilities)?;
         let workload = self.workload();
         let start = Instant::now();
         let clock = move || start.elapsed();
@@ -126,6 +126,7 @@ impl Bench {
             device: describe(session.device().info()),
             device_class: session.device().info().device_class(),
             precision: session.precision(),
+            kv_cache_format: limits.cache_format.into(),
             tuned_shapes: session.tuning().calls().len(),
             runs: self.runs,
             load_seconds,

@@ -7,6 +7,7 @@ use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 use wisp_engine::{
+    KvCacheFormat, OpenModel,
     compiler::{Call, Footprint, Target, compile},
     device::Capabilities,
     pipelines::{
@@ -57,7 +58,8 @@ impl Info {
         let settings = self.settings.resolve()?;
         let open = settings.open()?;
         let files = open::files(&open)?;
-        let limits = open.limits()?;
+        // On the host only the format of the KV cache may differ.
+        let limits = open.limits(&Capabilities::BASELINE)?;
         if self.graph || self.graph_text {
             return self.print_graphs(files, limits);
         }
@@ -68,18 +70,12 @@ impl Info {
             count.bytes += tensor.len;
             count.parameters += tensor.shape.iter().product::<u64>();
         }
-        // A model needs the same memory on every device, except for some padding.
-        let estimate = match files.model_spec.spec.encoder {
-            Some(_) => TextEncoder::estimate_memory,
-            None => DecoderModel::estimate_memory,
-        };
-        let memory =
-            estimate(&Capabilities::HOST, files, limits).map_err(|error| error.to_string());
+        let memory = Memory::of(&open, files, limits)?;
         let kernels = Kernels::of(files, limits).map_err(|error| error.to_string());
         if self.json {
-            print_json(&report(files, &encodings, limits, &memory, &kernels))
+            print_json(&report(files, &encodings, &memory, &kernels))
         } else {
-            print_report(files, &encodings, limits, &memory, &kernels)
+            print_report(files, &encodings, &memory, &kernels)
         }
     }
 }
@@ -95,6 +91,82 @@ impl Info {
             }
         }
         Ok(())
+    }
+}
+
+/// The memory that a model needs.
+struct Memory {
+    /// The limits on a GPU.
+    limits: ModelLimits,
+    /// What the model needs on a GPU, or why that cannot be estimated.
+    needs: Result<Footprint, String>,
+    /// What it needs on the host, where the KV cache has another format unless the user chose one.
+    on_host: Option<Footprint>,
+}
+
+impl Memory {
+    fn of(open: &OpenModel, files: &ModelFiles, limits: ModelLimits) -> Result<Memory> {
+        // Apart from the format of the KV cache and some padding, a model needs the same memory on every device.
+        let target = Capabilities::HOST;
+        let estimate = |limits| match files.model_spec.spec.encoder {
+            Some(_) => TextEncoder::estimate_memory(&target, files, limits),
+            None => DecoderModel::estimate_memory(&target, files, limits),
+        };
+        let host_limits = open.limits(&target)?;
+        let differs = host_limits.cache_format != limits.cache_format;
+        Ok(Memory {
+            limits,
+            needs: estimate(limits).map_err(|error| error.to_string()),
+            on_host: match differs {
+                true => estimate(host_limits).ok(),
+                false => None,
+            },
+        })
+    }
+
+    /// Returns the format of the KV cache on a GPU.
+    fn format(&self) -> KvCacheFormat {
+        self.limits.cache_format.into()
+    }
+
+    /// Describes the memory for the table.
+    fn text(&self) -> String {
+        let footprint = match &self.needs {
+            Ok(footprint) => footprint,
+            Err(problem) => return problem.clone(),
+        };
+        let format = KvCacheFormat::default_on(&Capabilities::HOST);
+        let on_host = self.on_host.map_or_else(String::new, |host| {
+            format!(" (on the host {} in {format})", format_bytes(host.buffers))
+        });
+        format!(
+            "{} for {} tokens: weights {}, KV cache {} in {}{on_host}, intermediate results {}",
+            format_bytes(footprint.total()),
+            self.limits.max_length,
+            format_bytes(footprint.weights),
+            format_bytes(footprint.buffers),
+            self.format(),
+            format_bytes(footprint.working)
+        )
+    }
+
+    /// Returns the object that `--json` prints.
+    fn json(&self, spec: &DecoderSpec) -> Value {
+        let adapters = adapters(spec, self.limits);
+        let needs = self.needs.as_ref().ok();
+        let cache = |footprint: &Footprint| footprint.buffers - adapters;
+        json!({
+            "max_length": self.limits.max_length,
+            "max_batch": self.limits.max_batch,
+            "weights": needs.map(|footprint| footprint.weights),
+            "kv_cache": needs.map(cache),
+            "kv_cache_format": self.format(),
+            "kv_cache_on_host": self.on_host.as_ref().or(needs).map(cache),
+            "adapters": adapters,
+            "working": needs.map(|footprint| footprint.working),
+            "total": needs.map(Footprint::total),
+            "problem": self.needs.as_ref().err(),
+        })
     }
 }
 
@@ -183,8 +255,7 @@ fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
 fn report(
     files: &ModelFiles,
     encodings: &BTreeMap<String, Count>,
-    limits: ModelLimits,
-    memory: &Result<Footprint, String>,
+    memory: &Memory,
     kernels: &Result<Kernels, String>,
 ) -> Value {
     let spec = &files.model_spec.spec;
@@ -205,21 +276,12 @@ fn report(
         "kv_heads": spec.kv_heads,
         "head_dim": spec.head_dim,
         "context": spec.max_positions,
-        "kv_bytes_per_position": spec.kv_bytes_per_position(limits.cache_format),
+        "kv_bytes_per_position": spec.kv_bytes_per_position(memory.limits.cache_format),
         "state_bytes": spec.state_bytes(),
         "tokenizer": files.tokenizer.is_ok(),
         "chat_template": has_chat_template(files),
         "stop_tokens": files.stop_tokens,
-        "memory": {
-            "max_length": limits.max_length,
-            "max_batch": limits.max_batch,
-            "weights": memory.as_ref().ok().map(|footprint| footprint.weights),
-            "kv_cache": memory.as_ref().ok().map(|footprint| footprint.buffers - adapters(spec, limits)),
-            "adapters": adapters(spec, limits),
-            "working": memory.as_ref().ok().map(|footprint| footprint.working),
-            "total": memory.as_ref().ok().map(Footprint::total),
-            "problem": memory.as_ref().err(),
-        },
+        "memory": memory.json(spec),
         "kernels": kernels.as_ref().ok(),
     })
 }
@@ -228,13 +290,12 @@ fn report(
 fn print_report(
     files: &ModelFiles,
     encodings: &BTreeMap<String, Count>,
-    limits: ModelLimits,
-    memory: &Result<Footprint, String>,
+    memory: &Memory,
     kernels: &Result<Kernels, String>,
 ) -> Result<()> {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    for (name, value) in model_rows(files, encodings, limits) {
+    for (name, value) in model_rows(files, encodings, memory.limits) {
         table.add_row([name, &escape::line(&value)]);
     }
     for (name, count) in encodings {
@@ -242,7 +303,7 @@ fn print_report(
         table.add_row([name, &value]);
     }
     table.add_row(["tokenizer", &escape::line(&tokenizer_text(files))]);
-    table.add_row(["memory", &escape::line(&memory_text(limits, memory))]);
+    table.add_row(["memory", &escape::line(&memory.text())]);
     if let Ok(kernels) = kernels {
         table.add_row(["kernels", &escape::line(&kernels.text())]);
     }
@@ -300,20 +361,5 @@ fn tokenizer_text(files: &ModelFiles) -> String {
             format!("{tokens} tokens, {template} chat template")
         }
         Err(error) => format!("none: {error}"),
-    }
-}
-
-/// Returns the memory that the model needs, or why it cannot be estimated.
-fn memory_text(limits: ModelLimits, memory: &Result<Footprint, String>) -> String {
-    match memory {
-        Ok(footprint) => format!(
-            "{} for {} tokens: weights {}, KV cache {}, intermediate results {}",
-            format_bytes(footprint.total()),
-            limits.max_length,
-            format_bytes(footprint.weights),
-            format_bytes(footprint.buffers),
-            format_bytes(footprint.working)
-        ),
-        Err(problem) => problem.clone(),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
-use wisp_engine::Canceller;
+use wisp_engine::{Canceller, device::Capabilities};
 
 use super::{LOGIT_ROWS, read_text};
 use crate::{
@@ -56,7 +56,8 @@ impl Perplexity {
         let open = settings.open_with(|builder| builder.logit_rows(LOGIT_ROWS))?;
         let tokenizer = tokenizer(open.text())?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
-        let max = open.limits()?.max_length;
+        // The length does not depend on the device.
+        let max = open.limits(&Capabilities::HOST)?.max_length;
         let context = self.context.map_or(512.min(max), u64::from);
         if context < 2 || context > max {
             bail!("--context must be from 2 to {max}");

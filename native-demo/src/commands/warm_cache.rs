@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use wisp_engine::{
     compiler::{Program, Target},
+    device::Device,
     pipelines::{ModelFiles, ModelLimits, format_bytes, prepare},
     session::{CompiledModule, InferenceSession},
 };
@@ -50,18 +51,21 @@ impl WarmCache {
             let inputs = Inputs::of(&settings.config, &open);
             destination::check(out, Contents::Compiled, &inputs)?;
         }
-        let (files, limits) = (open::files(&open)?, open.limits()?);
+        let files = open::files(&open)?;
         let start = Instant::now();
-        let (name, compiled, times) = match target {
+        let (name, limits, compiled, times) = match target {
             Some(target) => {
+                let limits = open.limits(&target.capabilities)?;
                 let graphs = prepare::graphs(files, &target.capabilities, limits)?;
                 let compiled = CompiledModule::compile(&graphs, &target)?;
-                (target.name, compiled, None)
+                (target.name, limits, compiled, None)
             }
             None => {
-                let session = warm(&settings, files, limits, self.out.is_some())?;
-                let name = describe(session.device().info());
-                (name, session.compiled()?, Some(session.start_times()))
+                let device = settings.device()?;
+                let limits = open.limits(&device.info().capabilities)?;
+                let session = warm(&settings, device, files, limits, self.out.is_some())?;
+                let (name, times) = (describe(session.device().info()), session.start_times());
+                (name, limits, session.compiled()?, Some(times))
             }
         };
         let compiled = compiled.saying(prepare::facts(files, &limits, settings.config.precision));
@@ -117,11 +121,12 @@ impl WarmCache {
 /// Compiles a model's programs and pipelines for the device and writes them to the cache.
 fn warm(
     settings: &Resolved,
+    device: Device,
     files: &ModelFiles,
     limits: ModelLimits,
     to_file: bool,
 ) -> Result<InferenceSession> {
-    let (device, cache) = (settings.device()?, cache());
+    let cache = cache();
     let tuning = settings.config.tuning_for(device.info(), cache.as_ref())?;
     let session = InferenceSession::new(device).with_tuning(tuning);
     session.set_precision(settings.config.precision);

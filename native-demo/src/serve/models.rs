@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use axum::http::StatusCode;
-use wisp_engine::{Error, Model};
+use wisp_engine::{Error, KvCacheFormat, Model};
 
 use super::{admission::Admission, error::ApiError, health::Health};
 use crate::{
@@ -212,7 +212,14 @@ fn load(
 ) -> Result<()> {
     let model = settings.open()?.load()?;
     let id = name.map_or_else(|| short(&settings.name()), String::from);
-    message!("{id} on {}", settings.device_of(&model));
+    let cache = match model.info().is_encoder {
+        true => String::new(),
+        false => {
+            let format = KvCacheFormat::from(model.limits().cache_format);
+            format!(", KV cache in {format}")
+        }
+    };
+    message!("{id} on {}{cache}", settings.device_of(&model));
     let parallel = usize::try_from(model.limits().max_batch).unwrap_or(usize::MAX);
     let base = ServedModel {
         base: id.clone(),

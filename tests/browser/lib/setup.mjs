@@ -41,12 +41,15 @@ export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
   return { server, context, page, close };
 }
 
-/** Runs a function on the page with the package's exports. An error is returned as { code, message }. */
+/**
+ * Runs a function on the page with the package's exports. An error is returned as { code, message }. Models have the KV
+ * cache with which every device gives the same tokens, unless the function asks for another.
+ */
 export function run(page, body, argument) {
   return page.evaluate(
     async ([source, argument, deviceClass]) => {
       const package_ = await import("/wisp-web/index.js");
-      const load = (options) => package_.Wisp.load({ deviceClass, ...options });
+      const load = (options) => package_.Wisp.load({ deviceClass, kvCacheFormat: "float32", ...options });
       const Wisp = Object.assign(Object.create(package_.Wisp), { load });
       try {
         return await (0, eval)(`(${source})`)({ ...package_, Wisp }, argument);

@@ -1,6 +1,9 @@
 //! The KV cache: its formats and strategies, sliding windows, and running out of pages.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use wisp_engine::{
     device::Device,
@@ -12,9 +15,10 @@ use wisp_engine::{
 };
 use wisp_tests::{
     bundled::session,
+    goldens::{CAUSAL, Golden, golden as golden_of},
     kernels::noise,
     on_every_device,
-    program::{TestDevice, generate, ids, logits, run},
+    program::{TestDevice, command, generate, ids, logits, run, run_command},
     shared::shared_data,
 };
 
@@ -133,6 +137,108 @@ fn cache_formats_keep_greedy_tokens(place: TestDevice) {
     }
 }
 
+/// The format of the KV cache that `wisp bench` reports.
+fn used_format(place: TestDevice, flags: &[&str], set: impl FnOnce(&mut Command)) -> String {
+    let fixed = ["bench", "--json", "-p", "1", "-n", "1", "-r", "1"];
+    let mut bench = command([&fixed, &place.args()[..], flags].concat());
+    bench.env_remove("WISP_KV_CACHE_FORMAT");
+    set(&mut bench);
+    let report = run_command(bench, "").json();
+    report["kv_cache_format"].as_str().unwrap().to_string()
+}
+
+fn half_precision_is_the_default_except_on_the_host(place: TestDevice) {
+    let (expected, other) = match place {
+        TestDevice::Host => ("float32", "float16"),
+        _ => ("float16", "float32"),
+    };
+    assert_eq!(used_format(place, &[], |_| {}), expected);
+    let flags = ["--kv-cache-format", other];
+    assert_eq!(used_format(place, &flags, |_| {}), other);
+}
+
+#[test]
+fn flags_override_the_environment_over_the_file_over_the_default_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wisp.toml");
+    std::fs::write(&path, "kv_cache_format = \"float16\"").unwrap();
+    let file = |bench: &mut Command| {
+        bench.env("WISP_CONFIG", &path);
+    };
+    let both = |bench: &mut Command| {
+        file(bench);
+        bench.env("WISP_KV_CACHE_FORMAT", "q8_0");
+    };
+    let flags = ["--kv-cache-format", "float32"];
+    assert_eq!(used_format(TestDevice::Host, &[], file), "float16");
+    assert_eq!(used_format(TestDevice::Host, &[], both), "q8_0");
+    assert_eq!(used_format(TestDevice::Host, &flags, both), "float32");
+}
+
+/// `wisp info` tells the formats and sizes of GPUs and of the host, and compiled models have the format of their target.
+#[test]
+fn info_and_compiled_models_have_the_format_of_the_target() {
+    let by_default = |args: &[&str]| {
+        let mut command = command(args);
+        command.env_remove("WISP_KV_CACHE_FORMAT");
+        run_command(command, "")
+    };
+    let memory = by_default(&["info", "--json"]).json()["memory"].clone();
+    let whole = run(["info", "--json"]).json()["memory"].clone();
+    assert_eq!(memory["kv_cache_format"], "float16");
+    assert_eq!(whole["kv_cache_format"], "float32");
+    assert_eq!(memory["kv_cache_on_host"], whole["kv_cache"]);
+    assert!(memory["kv_cache"].as_u64() < whole["kv_cache"].as_u64());
+    assert!(memory["total"].as_u64() < whole["total"].as_u64());
+    let shown = by_default(&["info"]).succeeded().stdout;
+    assert!(
+        shown.contains(" in float16 (on the host ") && shown.contains(" in float32)"),
+        "{shown}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("model.wisp");
+    let out = out.to_str().unwrap();
+    by_default(&["warm-cache", "--target", "baseline", "--out", out]).succeeded();
+    let generate = |flags: &[&str]| {
+        let fixed = ["generate", "--device", "host", "--tokens", "1", "-n", "1"];
+        by_default(&[&fixed[..], &["--serialized-model-path", out], flags].concat())
+    };
+    generate(&["--kv-cache-format", "float16"]).succeeded();
+    let line = generate(&[]).failed("the host has another format");
+    assert!(
+        line.contains("kv_cache_format is float16, here float32"),
+        "{line}"
+    );
+}
+
+/// Half precision keeps the greedy tokens of nearly all tiny checkpoints, whose weights are random, so that their two
+/// best tokens are often close.
+#[test]
+fn half_precision_keeps_the_tokens_of_most_checkpoints() {
+    let flags = ["--kv-cache-format", "float16"];
+    let (mut all, mut others, mut furthest) = (0, Vec::new(), 0f32);
+    for (name, (directory, golden)) in CAUSAL
+        .iter()
+        .filter_map(|name| Some((name, golden_of::<Golden>(name)?)))
+    {
+        let (tokens, len) = (&golden.tokens, golden.greedy.len());
+        let got = generate(Some(&directory), TestDevice::Host, tokens, len, &flags);
+        all += 1;
+        if got.tokens != golden.greedy {
+            others.push(name);
+        }
+        let got = logits(Some(&directory), TestDevice::Host, tokens, &flags);
+        let pairs = got.iter().flatten().zip(golden.logits.iter().flatten());
+        let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{name}: logits are off by {off:.1e}");
+        furthest = furthest.max(off);
+    }
+    println!("{others:?} of {all} have other tokens; logits are off by {furthest:.1e} at most");
+    // Measured: no other tokens, and 1.2e-2.
+    assert!(all > 40 && 20 * others.len() <= all, "{others:?} of {all}");
+    assert!(furthest <= 3e-2, "{furthest:e}");
+}
+
 fn cache_strategies_do_not_change_tokens(place: TestDevice) {
     for (name, model, prompt) in checkpoints() {
         let of = |flags: &[&str]| {
@@ -163,6 +269,7 @@ fn cache_strategies_do_not_change_tokens(place: TestDevice) {
 on_every_device!(
     cache_formats_keep_logits_within_their_rounding,
     cache_formats_keep_greedy_tokens,
+    half_precision_is_the_default_except_on_the_host,
     cache_strategies_do_not_change_tokens,
     requests_that_compete_for_pages_get_their_own_tokens,
 );

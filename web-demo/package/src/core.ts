@@ -22,8 +22,8 @@ export interface EngineOptions {
   maxStepTokens?: number;
   /** Tokens sampled per submission. Default: 8. Fewer react to cancellation sooner, more are faster. */
   maxSteps?: number;
-  /** The format of the KV cache. Default: as computed. `float16` needs half the memory, `q8_0` little more than a
-   *  quarter. */
+  /** The format of the KV cache. Default: `float16`. `float32` needs twice the memory, and gives the same tokens as
+   *  every other device; `q8_0` needs little more than a quarter of that. */
   kvCacheFormat?: "float32" | "float16" | "q8_0";
   /** Use only features and limits that every browser guarantees. */
   baseline?: boolean;

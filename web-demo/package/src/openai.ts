@@ -63,7 +63,8 @@ export interface StructuredOutputs {
 
 /** Parameters of sampling and stopping. */
 export interface GenerateParams {
-  /** 0, the default, is greedy: always the most likely token, the same on every device. */
+  /** 0, the default, is greedy: always the most likely token. It is the same on every device if the model has
+   *  the `kvCacheFormat` `float32`. */
   temperature?: number | null;
   top_p?: number | null;
   /** Extension: sample from the k most likely tokens; 0 is all. */

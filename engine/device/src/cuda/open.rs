@@ -196,6 +196,7 @@ impl Card {
                 false => 0,
             },
             software_kernels,
+            half_cache: true,
         }
     }
 }

@@ -179,5 +179,6 @@ fn capabilities(
         f16: features.contains(wgpu::Features::SHADER_F16),
         matrix_size: 0,
         software_kernels,
+        half_cache: true,
     }
 }

@@ -33,7 +33,10 @@ const UNSUPPORTED: &[Unsupported] = &[
     ),
     (
         "kv_cache_format",
-        |config| config.kv_cache_format != KvCacheFormat::Float32,
+        |config| {
+            let format = config.kv_cache_format;
+            format.is_some_and(|format| format != KvCacheFormat::Float32)
+        },
         "candle caches f32: use `engine = max`",
     ),
     (

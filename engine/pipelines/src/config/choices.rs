@@ -2,7 +2,7 @@
 //! the environment use.
 
 use wisp_graph::CacheFormat;
-use wisp_types::choices;
+use wisp_types::{Capabilities, choices};
 
 choices! {
     /// The engine that runs a model.
@@ -44,7 +44,8 @@ choices! {
 }
 
 choices! {
-    /// The format in which the KV cache stores keys and values.
+    /// The format in which the KV cache stores keys and values. By default `float32` on the host and `float16` on other
+    /// devices: see [`Capabilities::half_cache`](wisp_types::Capabilities::half_cache).
     KvCacheFormat, "KV cache format" {
         /// In single precision, as they are computed.
         Float32 = "float32",
@@ -62,6 +63,26 @@ impl From<KvCacheFormat> for CacheFormat {
             KvCacheFormat::Float32 => CacheFormat::F32,
             KvCacheFormat::Float16 => CacheFormat::F16,
             KvCacheFormat::Q8_0 => CacheFormat::Q8_0,
+        }
+    }
+}
+
+impl From<CacheFormat> for KvCacheFormat {
+    fn from(format: CacheFormat) -> KvCacheFormat {
+        match format {
+            CacheFormat::F32 => KvCacheFormat::Float32,
+            CacheFormat::F16 => KvCacheFormat::Float16,
+            CacheFormat::Q8_0 => KvCacheFormat::Q8_0,
+        }
+    }
+}
+
+impl KvCacheFormat {
+    /// Returns the format that a device with these capabilities has unless one is chosen.
+    pub fn default_on(target: &Capabilities) -> KvCacheFormat {
+        match target.half_cache {
+            true => KvCacheFormat::Float16,
+            false => KvCacheFormat::Float32,
         }
     }
 }

@@ -94,7 +94,7 @@ pub enum ConfigError {
     /// Occurs when a compiled model was compiled from another model, or for other limits.
     #[error(
         "{path} was compiled for something else: {}; compile the model again, with \
-         `save_to_serialized_model_path`",
+         `save_to_serialized_model_path`, or run it with the settings that it was compiled with",
         .differences.join("; ")
     )]
     Compiled {

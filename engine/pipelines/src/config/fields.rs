@@ -128,9 +128,9 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "cache_strategy", Text, "continuous",
         "How the KV cache is laid out: naive (one sequence at a time), continuous (every sequence \
          has its whole context in one piece) or paged (sequences take pages as they grow)"),
-    field(Limits, "kv_cache_format", Text, "float32",
-        "How the KV cache stores keys and values: float32, float16 (half the memory) or q8_0 (little \
-         more than a quarter)"),
+    field(Limits, "kv_cache_format", Text, "float16, on the host float32",
+        "How the KV cache stores keys and values: float32, with which every device gives the same tokens, \
+         float16 (half the memory) or q8_0 (little more than a quarter)"),
     field(Limits, "kv_cache_page_size", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
     field(Limits, "enable_prefix_caching", Switch, "false",

@@ -1,15 +1,26 @@
 //! The limits that a configuration sets for a model.
 
-use super::{choices::CacheStrategy, error::ConfigError, pipeline_config::PipelineConfig};
+use wisp_types::Capabilities;
+
+use super::{
+    choices::{CacheStrategy, KvCacheFormat},
+    error::ConfigError,
+    pipeline_config::PipelineConfig,
+};
 use crate::{limits::ModelLimits, spec::DecoderSpec};
 
 impl PipelineConfig {
-    /// Returns the limits with which a model of this spec is loaded.
+    /// Returns the limits with which a model of this spec is loaded on a device with the capabilities `target`, which
+    /// decide on the format of the KV cache unless [`Self::kv_cache_format`] is set.
     ///
     /// # Errors
     ///
     /// If the context is longer than the model supports.
-    pub fn limits(&self, spec: &DecoderSpec) -> Result<ModelLimits, ConfigError> {
+    pub fn limits(
+        &self,
+        spec: &DecoderSpec,
+        target: &Capabilities,
+    ) -> Result<ModelLimits, ConfigError> {
         let (max_length, max) = (self.max_length.max(1), spec.max_positions.max(1));
         if max_length > max {
             return Err(ConfigError::TooLong { max_length, max });
@@ -29,6 +40,8 @@ impl PipelineConfig {
             .prefill_chunk_size
             .min(max_length)
             .next_multiple_of(self.pad_to_multiple_of.max(1));
+        let default = || KvCacheFormat::default_on(target);
+        let cache_format = self.kv_cache_format.unwrap_or_else(default);
         let echoed = if self.enable_echo { max_step_tokens } else { 1 };
         Ok(ModelLimits {
             max_length,
@@ -41,7 +54,7 @@ impl PipelineConfig {
             prefix_caching: self.enable_prefix_caching,
             max_num_loras: self.reserved_loras(),
             max_lora_rank: self.max_lora_rank,
-            cache_format: self.kv_cache_format.into(),
+            cache_format: cache_format.into(),
             ..ModelLimits::default()
         })
     }

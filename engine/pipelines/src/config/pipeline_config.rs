@@ -67,8 +67,9 @@ pub struct PipelineConfig {
     pub max_num_steps: Option<u64>,
     /// How the KV cache allocates pages.
     pub cache_strategy: CacheStrategy,
-    /// The format in which the KV cache stores keys and values.
-    pub kv_cache_format: KvCacheFormat,
+    /// The format in which the KV cache stores keys and values; `None` for
+    /// [that of the device](KvCacheFormat::default_on).
+    pub kv_cache_format: Option<KvCacheFormat>,
     /// The number of positions in a page of the paged KV cache.
     pub kv_cache_page_size: u32,
     /// True if sequences that begin with the same tokens share KV pages.
@@ -121,7 +122,7 @@ impl Default for PipelineConfig {
             pad_to_multiple_of: 2,
             max_num_steps: None,
             cache_strategy: CacheStrategy::Continuous,
-            kv_cache_format: KvCacheFormat::Float32,
+            kv_cache_format: None,
             kv_cache_page_size: 512,
             enable_prefix_caching: false,
             serialized_model_path: None,

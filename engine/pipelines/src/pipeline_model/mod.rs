@@ -181,7 +181,9 @@ pub trait CheckpointModel: Sized {
         config: &PipelineConfig,
         files: &ModelFiles,
     ) -> Result<u64, ConfigError> {
-        Ok(config.limits(&files.model_spec.spec)?.max_length)
+        // The length does not depend on the device.
+        let limits = config.limits(&files.model_spec.spec, &Capabilities::HOST)?;
+        Ok(limits.max_length)
     }
 
     /// Returns the number of bytes that the model would take on a device, without loading it.

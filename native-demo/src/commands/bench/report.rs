@@ -6,7 +6,7 @@ use serde::Serialize;
 use wisp_engine::{
     device::measure::Ceilings,
     files::DiskCache,
-    pipelines::{ModelFiles, ModelLimits, benchmark::Rate, prepare},
+    pipelines::{KvCacheFormat, ModelFiles, ModelLimits, benchmark::Rate, prepare},
     session::{InferenceSession, Precision, StartTimes},
 };
 
@@ -21,6 +21,7 @@ pub(super) struct Report {
     pub(super) device_class: Option<&'static str>,
     /// The precision of products that the device has kernels for.
     pub(super) precision: Precision,
+    pub(super) kv_cache_format: KvCacheFormat,
     /// The shapes of calls for which `wisp tune` chose other kernels than the default.
     pub(super) tuned_shapes: usize,
     pub(super) runs: u32,
@@ -153,12 +154,13 @@ impl Report {
             self.starts.second.pipelines
         )?;
         print_line!(
-            "a token        {} dispatches; at position {} it reads {:.1} MiB of weights and {:.1} MiB of the KV cache \
+            "a token        {} dispatches; at position {} it reads {:.1} MiB of weights and {:.1} MiB of the KV cache, in {} \
              ({:.2} of the least)",
             self.dispatches_per_token,
             self.traffic_position,
             mebibytes(self.weight_bytes_per_token),
             mebibytes(self.cache_bytes_per_token),
+            self.kv_cache_format,
             self.bytes_read_of_least
         )?;
         let host = self.host_peak_bytes.map_or("unknown".into(), |bytes| {
