@@ -97,7 +97,7 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         close(len, 4e-6),
         sinks(b),
     ];
-    case(params, memory, &[b.heads, tokens], b.value_dim)
+    case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
 /// Sinks above and below most scores.
@@ -119,6 +119,7 @@ fn tiled(b: &Batch, case: Case) -> Case {
     let rows = case.grid[1] * b.heads / b.kv_heads;
     Case {
         grid: vec![b.kv_heads, rows],
+        cols: b.value_dim,
         ..case
     }
 }

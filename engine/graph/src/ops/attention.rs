@@ -156,7 +156,8 @@ impl OpRules for AttentionSpec {
         );
         if op.target().software_kernels {
             let grid = [Size::fixed(self.heads.into()), tokens];
-            return op.call(self.format.op(op.op()), grid, params, bindings);
+            let kernel = self.format.op(op.op());
+            return op.call_over_rows(kernel, self.head_dim, grid, params, bindings);
         }
         let reach = match self.window {
             0 => max_pages.times(&Size::fixed(self.page_size.into())),
