@@ -275,6 +275,7 @@ fn transposed_matrices_of_blocks_are_read_in_any_range() {
 
 #[test]
 fn some_rows_of_matrices_are_transposed_in_their_own_precision() {
+    use crate::gguf::GgufHeaderBuilder;
     for encoding in [Encoding::F32, Encoding::F16, Encoding::BF16] {
         let bytes: Vec<u8> = match encoding {
             Encoding::F32 => (0..30u32).flat_map(u32::to_le_bytes).collect(),
