@@ -1,12 +1,12 @@
 // Attention of ragged queries over a paged cache, with an online softmax (FlashAttention, Dao et al.
 // 2022): causal or, with `bidirectional`, over later positions as well. A workgroup computes one head of
 // one token, WG positions per step: first each invocation computes the score of one position. Then the
-// values are summed: each invocation sums one vec4 of a head, and if a head has fewer than WG vec4s, the
+// values are summed: each invocation sums one vec4 of a value, and if a value has fewer than WG vec4s, the
 // positions are distributed over the remaining invocations as well.
 import package::attention_io::{index, cache_pages, capped_score, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::cache::{head_offset, value_vec4};
-import package::query::{query, MAX_VEC4S};
+import package::query::{query, MAX_VALUE_VEC4S, MAX_VEC4S};
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
 
@@ -32,10 +32,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let token = index[t];
     let pages = cache_pages(vec4s);
     let visible = visible_range(token, pages);
-    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th position of a step.
-    let lanes = WG / vec4s;
-    let own_vec4 = lid % vec4s;
-    let lane = lid / vec4s;
+    // Invocation `lid` sums vec4 `lid % columns` of the value of every `lanes`-th position of a step.
+    let columns = clamp((p.value_dim + 3u) / 4u, 1u, MAX_VALUE_VEC4S);
+    let lanes = WG / columns;
+    let own_vec4 = lid % columns;
+    let lane = lid / columns;
     var row_max = LOWEST;
     var total = 0.0;
     var acc = vec4(0.0);
@@ -67,10 +68,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     }
     lane_sums[lid] = acc;
     workgroupBarrier();
-    if lid < vec4s {
+    if lid < columns {
         for (var i = 1u; i < lanes; i++) {
-            acc += lane_sums[lid + i * vec4s];
+            acc += lane_sums[lid + i * columns];
         }
-        store_out(base, lid, acc, with_sink(head, row_max, total));
+        store_out((t * p.heads + head) * p.value_dim, lid, acc, with_sink(head, row_max, total));
     }
 }

@@ -31,6 +31,6 @@ fn chunk_count() -> u32 {
 
 // Where the part of a head begins in `parts`, of a token and chunk: the weighted sum of values, then a
 // vector of the largest score and the sum of weights.
-fn part_offset(t: u32, chunk: u32, head: u32, vec4s: u32) -> u32 {
-    return ((t * chunk_count() + chunk) * p.heads + head) * (vec4s + 1u);
+fn part_offset(t: u32, chunk: u32, head: u32, value_vec4s: u32) -> u32 {
+    return ((t * chunk_count() + chunk) * p.heads + head) * (value_vec4s + 1u);
 }

@@ -1,14 +1,14 @@
 // Merges the parts of attention_split.wgsl. A workgroup computes one head of one token: each invocation sums
-// one vec4 of a head, over every chunk or, if a head has fewer than WG vec4s, over some of them.
+// one vec4 of a value, over every chunk or, if a value has fewer than WG vec4s, over some of them.
 import package::attention_chunks::{chunk_count, part_offset, MAX_PARTS};
 import package::attention_params::{p, store_out, with_sink, LOWEST};
-import package::query::MAX_VEC4S;
+import package::query::MAX_VALUE_VEC4S;
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
 
 const TILE = vec2<u32>(1u, 1u);
 
-@group(0) @binding(1) var<storage, read> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1]
+@group(0) @binding(1) var<storage, read> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a value + 1]
 
 var<workgroup> weights: array<f32, MAX_PARTS>;
 var<workgroup> lane_sums: array<vec4<f32>, WG>;
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     if head >= p.heads || t >= p.tokens || chunks == 1u {
         return;
     }
-    let vec4s = min((p.head_dim + 3u) / 4u, MAX_VEC4S);
+    let vec4s = clamp((p.value_dim + 3u) / 4u, 1u, MAX_VALUE_VEC4S);
     var lane_max = LOWEST;
     for (var chunk = lid; chunk < chunks; chunk += WG) {
         let of_chunk = parts[part_offset(t, chunk, head, vec4s) + vec4s].xy;
@@ -50,6 +50,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         for (var i = 1u; i < lanes; i++) {
             acc += lane_sums[lid + i * vec4s];
         }
-        store_out((t * p.heads + head) * p.head_dim, lid, acc, with_sink(head, row_max, total));
+        store_out((t * p.heads + head) * p.value_dim, lid, acc, with_sink(head, row_max, total));
     }
 }

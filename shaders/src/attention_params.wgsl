@@ -23,6 +23,8 @@ import constants::OUT;
 /// `attention_combine`: merges the parts that `attention_split` has written with the same parameters;
 /// writes nothing if there is one chunk. Grid: `[heads, tokens]`.
 ///
+/// A value has the first `value_dim` elements of its head in `v_cache`, which may be the buffer `k_cache` as well.
+///
 /// A head may have a sink, a score in `sinks` that joins the softmax as another position does, but has no value.
 ///
 /// All write zeros for a token whose sequence or position is outside the page table, and read the
@@ -35,8 +37,10 @@ struct AttentionParams {
     heads: u32,
     /// KV heads.
     kv_heads: u32,
-    /// Elements in a head, at most [`MAX_HEAD_DIM`].
+    /// Elements in a head of queries and of the cache, at most [`MAX_HEAD_DIM`].
     head_dim: u32,
+    /// Leading elements of a cached head that are a value, at most `head_dim` and [`MAX_VALUE_DIM`].
+    value_dim: u32,
     /// Positions in a page.
     page_size: u32,
     /// Entries of a sequence in the page table.
@@ -55,7 +59,7 @@ struct AttentionParams {
 
 @group(0) @binding(0) var<uniform> p: AttentionParams;
 
-@group(0) @binding(OUT) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
+@group(0) @binding(OUT) var<storage, read_write> out: array<f32>; // [tokens, heads, value_dim]
 @group(0) @binding(OUT + 1u) var<storage, read> sinks: array<f32>; // [heads]
 
 // Lower than every actual score, and finite, so that differences of scores are finite.
@@ -69,7 +73,7 @@ const MASKED: f32 = -3.3e38;
 fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
     let v = weighted / select(total, 1.0, total == 0.0);
     for (var j = 0u; j < 4u; j++) {
-        if 4u * i + j < p.head_dim {
+        if 4u * i + j < p.value_dim {
             out[base + 4u * i + j] = v[j];
         }
     }

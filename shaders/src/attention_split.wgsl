@@ -8,19 +8,19 @@ import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CH
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
-import constants::{HEADS, OWN_VEC4S};
+import constants::{HEADS, KEY_VEC4S, OWN_VEC4S};
 
 const WG: u32 = 64u;
-// vec4s of the largest head.
+// vec4s of the largest value; those of the largest head are KEY_VEC4S, as many or more.
 const VEC4S: u32 = WG * OWN_VEC4S;
 // Weights of a step that one invocation computes: all of them of one head.
 const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
-@group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1], where several chunks are
-// [HEADS, VEC4S] queries; in the end [HEADS, OWN_VEC4S, WG] sums of values.
-var<workgroup> queries: array<vec4<f32>, HEADS * VEC4S>;
+@group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a value + 1], where several chunks are
+// [HEADS, KEY_VEC4S] queries; in the end [HEADS, OWN_VEC4S, WG] sums of values.
+var<workgroup> queries: array<vec4<f32>, HEADS * KEY_VEC4S>;
 // [CHUNK_STEP, HEADS] scores, then weights.
 var<workgroup> weights: array<f32, CHUNK_STEP * HEADS>;
 var<workgroup> head_offsets: array<u32, CHUNK_STEP>;
@@ -37,7 +37,7 @@ fn store_scores(lid: u32, count: u32, vec4s: u32) {
         var second = key_vec4s(keys.y, vec4s, i);
         for (var u = 0u; u < 4u; u++) {
             for (var h = 0u; h < HEADS; h++) {
-                let x = queries[h * VEC4S + i + u];
+                let x = queries[h * KEY_VEC4S + i + u];
                 scores[h] = vec2(add_dot(x, first[u], scores[h].x), add_dot(x, second[u], scores[h].y));
             }
         }
@@ -46,7 +46,7 @@ fn store_scores(lid: u32, count: u32, vec4s: u32) {
         let first = key_vec4(keys.x, vec4s, i);
         let second = key_vec4(keys.y, vec4s, i);
         for (var h = 0u; h < HEADS; h++) {
-            let x = queries[h * VEC4S + i];
+            let x = queries[h * KEY_VEC4S + i];
             scores[h] = vec2(add_dot(x, first, scores[h].x), add_dot(x, second, scores[h].y));
         }
     }
@@ -72,7 +72,8 @@ fn main(
     if chunk >= chunks || t >= p.tokens {
         return;
     }
-    let vec4s = min((p.head_dim + 3u) / 4u, VEC4S);
+    let vec4s = min((p.head_dim + 3u) / 4u, KEY_VEC4S);
+    let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, VEC4S);
     let first_of_group = x % blocks * HEADS;
     let heads = min(HEADS, group - first_of_group);
     let first_head = kv_head * group + first_of_group;
@@ -80,7 +81,7 @@ fn main(
         // Those beyond the group repeat its last head; nothing reads their results.
         let h = min(i / vec4s, heads - 1u);
         let base = (t * p.heads + first_head + h) * p.head_dim;
-        queries[i / vec4s * VEC4S + i % vec4s] = load_query(base, i % vec4s);
+        queries[i / vec4s * KEY_VEC4S + i % vec4s] = load_query(base, i % vec4s);
     }
     let token = index[t];
     let pages = cache_pages(vec4s);
@@ -88,8 +89,8 @@ fn main(
     let start = min(visible.x + chunk * chunk_positions(), visible.y);
     let end = min(start + chunk_positions(), visible.y);
     // Invocation `lid` sums vec4 `lid % columns` and those `columns` further, of every `lanes`-th eight positions of a
-    // step. Beyond the head's end they repeat its last vec4; nothing reads their sums.
-    let columns = (vec4s + OWN_VEC4S - 1u) / OWN_VEC4S;
+    // step. Beyond the value's end they repeat its last vec4; nothing reads their sums.
+    let columns = (value_vec4s + OWN_VEC4S - 1u) / OWN_VEC4S;
     let lanes = WG / columns;
     let own_vec4 = lid % columns;
     let lane = lid / columns;
@@ -141,7 +142,7 @@ fn main(
             for (var j = 8u * lane; j < count; j += 8u * lanes) {
                 for (var u = 0u; u < 8u; u++) {
                     for (var c = 0u; c < OWN_VEC4S; c++) {
-                        let i = min(own_vec4 + c * columns, vec4s - 1u);
+                        let i = min(own_vec4 + c * columns, value_vec4s - 1u);
                         let value = value_vec4(head_offsets[j + u], vec4s, i);
                         for (var h = 0u; h < HEADS; h++) {
                             let at = c * HEADS + h;
@@ -164,10 +165,11 @@ fn main(
     weights[lid] = total;
     partials[lid] = row_max;
     workgroupBarrier();
-    for (var i = lid; i < heads * vec4s; i += WG) {
-        let h = i / vec4s;
+    for (var i = lid; i < heads * value_vec4s; i += WG) {
+        let h = i / value_vec4s;
+        let out_vec4 = i % value_vec4s;
         var sum = vec4(0.0);
-        let own = i % vec4s % columns + i % vec4s / columns * WG;
+        let own = out_vec4 % columns + out_vec4 / columns * WG;
         for (var j = 0u; j < lanes * columns; j += columns) {
             sum += queries[h * VEC4S + own + j];
         }
@@ -177,15 +179,15 @@ fn main(
         }
         let head = first_head + h;
         if chunks == 1u {
-            store_out((t * p.heads + head) * p.head_dim, i % vec4s, sum, with_sink(head, partials[h], all));
+            store_out((t * p.heads + head) * p.value_dim, out_vec4, sum, with_sink(head, partials[h], all));
         } else {
-            let part = part_offset(t, chunk, head, vec4s);
-            // Zeros beyond the head, whatever the cache is padded with.
-            let elements = vec4(4u * (i % vec4s)) + vec4(0u, 1u, 2u, 3u);
-            parts[part + i % vec4s] = select(vec4(0.0), sum, elements < vec4(p.head_dim));
-            if i % vec4s == 0u {
+            let part = part_offset(t, chunk, head, value_vec4s);
+            // Zeros beyond the value, whatever the cache has there.
+            let elements = vec4(4u * out_vec4) + vec4(0u, 1u, 2u, 3u);
+            parts[part + out_vec4] = select(vec4(0.0), sum, elements < vec4(p.value_dim));
+            if out_vec4 == 0u {
                 // Of an empty chunk both are 0.
-                parts[part + vec4s] = vec4(select(0.0, partials[h], all > 0.0), all, 0.0, 0.0);
+                parts[part + value_vec4s] = vec4(select(0.0, partials[h], all > 0.0), all, 0.0, 0.0);
             }
         }
     }

@@ -11,6 +11,7 @@
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, value_vec4};
+import package::query::MAX_VEC4S;
 import constants::OWN_VEC4S;
 
 const ROWS: u32 = 64u;
@@ -24,7 +25,7 @@ const TILE = vec2<u32>(1u, ROWS);
 const STRIDE: u32 = SLICE + 1u;
 // Invocations that share four rows: in scores, each has four positions.
 const LANES: u32 = POSITIONS / 4u;
-// vec4s of the largest head.
+// vec4s of the largest value. Heads may be larger: only slices of them are in memory.
 const VEC4S: u32 = LANES * OWN_VEC4S;
 // Values that are in workgroup memory at a time.
 const VALUES: u32 = min(16u, 512u / VEC4S);
@@ -35,7 +36,7 @@ var<workgroup> kv: array<vec4<f32>, max(POSITIONS * STRIDE, VALUES * VEC4S)>;
 var<workgroup> rows: array<vec4<f32>, ROWS * STRIDE>;
 // [ROWS / 4], of four rows.
 var<workgroup> rescales: array<vec4<f32>, ROWS / 4u>;
-// Offsets of the queries in `q` and `out`.
+// Offsets of the queries in `q`.
 var<workgroup> bases: array<u32, ROWS>;
 // Offsets of the keys and values in the cache.
 var<workgroup> head_offsets: array<u32, POSITIONS>;
@@ -50,10 +51,10 @@ fn load_keys(lid: u32, slice: u32, vec4s: u32) {
     kv[key * STRIDE + i] = key_vec4(head_offsets[row], vec4s, min(slice + i, vec4s - 1u));
 }
 
-// Loads the values of a few positions, from `first` of the tile on. Beyond the head's end they repeat their last
+// Loads the values of a few positions, from `first` of the tile on. Beyond the value's end they repeat its last
 // vec4, whose sums nothing reads.
-fn load_values(lid: u32, first: u32, vec4s: u32) {
-    let i = min(lid % VEC4S, vec4s - 1u);
+fn load_values(lid: u32, first: u32, vec4s: u32, value_vec4s: u32) {
+    let i = min(lid % VEC4S, value_vec4s - 1u);
     for (var k = 0u; k < VALUES * VEC4S / WG; k++) {
         kv[lid + k * WG] = value_vec4(head_offsets[first + lid / VEC4S + k * (WG / VEC4S)], vec4s, i);
     }
@@ -67,7 +68,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     if kv_head >= p.kv_heads || first_row >= p.tokens * group {
         return;
     }
-    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, VEC4S);
+    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, MAX_VEC4S);
+    let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, VEC4S);
     let pages = cache_pages(vec4s);
     let last_row = min(first_row + ROWS, p.tokens * group) - 1u;
     let end_token = last_row / group + 1u;
@@ -172,7 +174,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 }
             }
             for (var few = 0u; few < count; few += VALUES) {
-                load_values(lid, few, vec4s);
+                load_values(lid, few, vec4s, value_vec4s);
                 if 4u * lane / VALUES == few / VALUES {
                     for (var r = 0u; r < 4u; r++) {
                         rows[lane % (VALUES / 4u) * ROWS + 4u * quad + r] = scores[r];
@@ -210,10 +212,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             for (var i = 0u; i < LANES; i++) {
                 all += kv[quad * LANES + i][r];
             }
-            all = with_sink(kv_head * group + (first_row + row) % group, row_max[r], all);
+            let head = kv_head * group + (first_row + row) % group;
+            all = with_sink(head, row_max[r], all);
+            let base = (t * p.heads + head) * p.value_dim;
             for (var c = 0u; c < OWN_VEC4S; c++) {
-                if lane + LANES * c < vec4s {
-                    store_out(bases[row], lane + LANES * c, acc[r * OWN_VEC4S + c], all);
+                if lane + LANES * c < value_vec4s {
+                    store_out(base, lane + LANES * c, acc[r * OWN_VEC4S + c], all);
                 }
             }
         }

@@ -3,7 +3,7 @@
 // A workgroup is dispatched for every pair. Counting the earlier pairs of its expert tells a pair whether it
 // leads a group: those that have a multiple of GROUP before them do, and their workgroups compute the pair and
 // the GROUP - 1 next ones of the expert. The workgroups of other pairs return.
-import package::matmul_io::{p, ids};
+import package::matmul_io::{p, expert};
 import constants::{WG, EDGE_TOKENS};
 
 // The most pairs of a group.
@@ -16,13 +16,11 @@ var<workgroup> place: u32;
 var<workgroup> counts: array<u32, WG>;
 var<workgroup> group: array<u32, GROUP>;
 
-// The expert of a pair; an invalid id selects the last one.
-fn expert(pair: u32) -> u32 {
-    return min(ids[pair], p.experts - 1u);
-}
-
 // Returns whether a pair leads a group. Uniform, as `pair` must be.
 fn leads_group(pair: u32, lid: u32) -> bool {
+    if p.in_turn != 0u {
+        return pair / p.experts % GROUP == 0u;
+    }
     if lid == 0u {
         atomicStore(&earlier, 0u);
     }
@@ -43,6 +41,14 @@ fn leads_group(pair: u32, lid: u32) -> bool {
 fn find_group(leader: u32, lid: u32) {
     for (var i = lid; i < GROUP; i += WG) {
         group[i] = NO_PAIR;
+        let pair = leader + i * p.experts;
+        if p.in_turn != 0u && pair < p.pairs {
+            group[i] = pair;
+        }
+    }
+    if p.in_turn != 0u {
+        workgroupBarrier();
+        return;
     }
     // Each invocation searches a range of pairs, and its first find follows those of the ranges before.
     let range = (p.pairs - leader + WG - 1u) / WG;

@@ -1,5 +1,7 @@
-// Writes new keys and values into the paged cache. An invocation writes one unit of a key and of a value.
-import package::cache::{UNIT, cached_heads, head_offset, store_key, store_value};
+// Writes new keys and values, or with `keys` only keys, into the paged cache. An invocation writes one unit of a key and
+// of a value.
+import package::cache::{UNIT, cached_heads, head_offset, store_key};
+@if(!keys) import package::cache::store_value;
 import package::paged::{has_table_entry, kv_row, page_count};
 import constants::WG;
 
@@ -7,6 +9,8 @@ import constants::WG;
 /// page of the token's position; the slot is the position within the page. Elements that pad a head to
 /// whole vec4s are 0. Grid: `[kv_heads * head_units, tokens]`, with the units of
 /// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
+///
+/// `key_write`: the same for keys alone, in a cache whose keys are values as well. The fields of `v` are not read.
 ///
 /// Nothing is written for a token whose sequence or position is outside the page table, or whose page is
 /// outside the cache; the host's twin returns an error.
@@ -33,10 +37,12 @@ struct KvWriteParams {
 
 @group(0) @binding(0) var<uniform> p: KvWriteParams;
 @group(0) @binding(1) var<storage, read> k: array<f32>; // [tokens, k_stride]
-@group(0) @binding(2) var<storage, read> v: array<f32>; // [tokens, v_stride]
-@group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
-@group(0) @binding(4) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-// Bindings 5 and 6 are the cache.
+@if(!keys) @group(0) @binding(2) var<storage, read> v: array<f32>; // [tokens, v_stride]
+@if(!keys) @group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
+@if(!keys) @group(0) @binding(4) var<storage, read> page_table: array<u32>; // [batch, max_pages]
+@if(keys) @group(0) @binding(2) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
+@if(keys) @group(0) @binding(3) var<storage, read> page_table: array<u32>; // [batch, max_pages]
+// Bindings 5 and 6 are the cache, or with `keys` binding 4.
 
 const TILE = vec2<u32>(WG, 1u);
 
@@ -67,16 +73,16 @@ fn main(
     }
     let destination = head_offset(kv_row(page, token.y, p.page_size, p.kv_heads) + head, vec4s);
     let k_base = t * p.k_stride + p.k_offset + head * p.head_dim;
-    let v_base = t * p.v_stride + p.v_offset + head * p.head_dim;
+    @if(!keys) let v_base = t * p.v_stride + p.v_offset + head * p.head_dim;
     var keys: array<vec4<f32>, UNIT>;
-    var values: array<vec4<f32>, UNIT>;
+    @if(!keys) var values: array<vec4<f32>, UNIT>;
     for (var j = 0u; j < 4u * UNIT; j++) {
         let d = 4u * UNIT * unit + j;
         if d < p.head_dim {
             keys[j / 4u][j % 4u] = k[k_base + d];
-            values[j / 4u][j % 4u] = v[v_base + d];
+            @if(!keys) { values[j / 4u][j % 4u] = v[v_base + d]; }
         }
     }
     store_key(destination, vec4s, unit, keys);
-    store_value(destination, vec4s, unit, values);
+    @if(!keys) { store_value(destination, vec4s, unit, values); }
 }

@@ -177,7 +177,7 @@ mod tests {
             33 + 2
                 + 4 * variants::ENCODINGS.len()
                 + 3 * variants::INT8_ENCODINGS.len()
-                + 9 * variants::CACHES.len()
+                + 10 * variants::CACHES.len()
         );
         // A gated product is two calls where it has no kernel.
         for op in ops.into_iter().filter(|op| !op.starts_with("matmul_gated")) {

@@ -31,7 +31,8 @@ struct MatmulParams {
 }
 
 /// `matmul_experts.<encoding>`: `out[i, r] = dot(weight[ids[i] * rows + r, :], x[i / pairs_per_row,
-/// :])`, where `i` numbers pairs of a token and an expert. Grid: `[rows, pairs]`.
+/// :])`, where `i` numbers pairs of a token and an expert. If experts are in turn, `ids[i]` is `i % experts`. Grid:
+/// `[rows, pairs]`.
 ///
 /// `weight` is a chunk of the rows of all experts: rows `first_row..first_row + chunk_rows` of `[experts *
 /// rows, cols]`. Results for other rows are not written. An id past the last expert selects the last
@@ -56,6 +57,8 @@ struct MatmulExpertsParams {
     first_row: u32,
     /// Rows of this chunk.
     chunk_rows: u32,
+    /// 1 if experts are in turn, and any buffer may be bound as `ids`; else 0.
+    in_turn: u32,
 }
 
 /// `matmul_gated.<encoding>`: `out[t, r] = activation(gate) * up`, where `gate = dot(weight[r, :], x[t, :])
@@ -133,12 +136,21 @@ fn weight_row(t: u32, row: u32) -> u32 {
     return min(first_expert_row(t) + min(row, p.rows - 1u), p.chunk_rows - 1u);
 }
 
+// The expert of a pair; an invalid id selects the last one.
+@if(experts)
+fn expert(pair: u32) -> u32 {
+    if p.in_turn != 0u {
+        return pair % p.experts;
+    }
+    return min(ids[pair], p.experts - 1u);
+}
+
 // The first row of a pair's expert, relative to the chunk. It wraps around if the expert begins before
 // the chunk, and the sum with a row wraps back, so the sum is less than `chunk_rows` exactly for rows
-// inside the chunk. An invalid expert is clamped to the last one.
+// inside the chunk.
 @if(experts)
 fn first_expert_row(t: u32) -> u32 {
-    return min(ids[t], p.experts - 1u) * p.rows - p.first_row;
+    return expert(t) * p.rows - p.first_row;
 }
 
 // Loads elements `4 * g..4 * g + 4` of the row of x that output row `t` multiplies; elements past the row's end

@@ -110,6 +110,7 @@ fn attention(graph: &mut Graph, layer: u32, x: ValueId, [index, pages]: [ValueId
         heads: HEADS.heads,
         kv_heads: HEADS.heads,
         head_dim: HEADS.head_dim,
+        value_dim: HEADS.head_dim,
         page_size: PAGE,
         format,
         window: 0,

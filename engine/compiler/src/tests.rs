@@ -43,6 +43,7 @@ fn attention(kv_heads: u32) -> Op {
         heads: 2,
         kv_heads,
         head_dim: 32,
+        value_dim: 32,
         page_size: 16,
         format: CacheFormat::F32,
         window: 0,

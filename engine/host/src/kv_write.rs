@@ -10,10 +10,54 @@ use super::paged::{Pages, Shape, Visibility};
 /// The twin of `kv_write.wgsl`.
 pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
     let p: KvWriteParams = args.params()?;
-    let k: &[f32] = args.read(1, size(&[p.tokens, p.k_stride]))?;
-    let v: &[f32] = args.read(2, size(&[p.tokens, p.v_stride]))?;
-    let k_cache: &mut [u32] = args.write_all(5)?;
-    let v_cache: &mut [u32] = args.write_all(6)?;
+    let k = heads_in(args, &p, 1, "k_stride", [p.k_stride, p.k_offset])?;
+    let v = heads_in(args, &p, 2, "v_stride", [p.v_stride, p.v_offset])?;
+    write(
+        args,
+        &p,
+        [3, 4],
+        [(k, args.write_all(5)?), (v, args.write_all(6)?)],
+    )
+}
+
+/// The twin of `kv_write.wgsl` with `keys`.
+pub(super) fn key_write(args: &Args) -> Result<(), HostError> {
+    let p: KvWriteParams = args.params()?;
+    let k = heads_in(args, &p, 1, "k_stride", [p.k_stride, p.k_offset])?;
+    write(args, &p, [2, 3], [(k, args.write_all(4)?)])
+}
+
+/// Heads of the tokens of a call, contiguous in each token.
+struct TokenHeads<'a> {
+    x: &'a [f32],
+    stride: usize,
+    offset: usize,
+}
+
+/// Reads heads whose tokens are `stride` elements apart.
+fn heads_in<'a>(
+    args: &'a Args,
+    p: &KvWriteParams,
+    binding: usize,
+    what: &'static str,
+    [stride, offset]: [u32; 2],
+) -> Result<TokenHeads<'a>, HostError> {
+    let x = args.read(binding, size(&[p.tokens, stride]))?;
+    let [stride, offset] = [stride, offset].map(|elements| elements as usize);
+    let least = size(&[p.kv_heads, p.head_dim]).saturating_add(offset);
+    match stride < least {
+        true => Err(args.value(what, format!("at least {least}"), stride as u64)),
+        false => Ok(TokenHeads { x, stride, offset }),
+    }
+}
+
+/// Writes heads of each token to caches of the same size, with the index and the page table at these bindings.
+fn write<const N: usize>(
+    args: &Args,
+    p: &KvWriteParams,
+    tables: [usize; 2],
+    caches: [(TokenHeads, &mut [u32]); N],
+) -> Result<(), HostError> {
     let shape = Shape {
         tokens: p.tokens,
         kv_heads: p.kv_heads,
@@ -21,29 +65,15 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
-    let pages = Pages::take(
-        args,
-        [3, 4],
-        shape,
-        k_cache.len().min(v_cache.len()),
-        Visibility::OWN,
-    )?;
+    let len = caches.iter().map(|(_, cache)| cache.len()).min();
+    let pages = Pages::take(args, tables, shape, len.unwrap_or(0), Visibility::OWN)?;
     let width = size(&[p.kv_heads, p.head_dim]);
-    for (what, stride, offset) in [
-        ("k_stride", p.k_stride, p.k_offset),
-        ("v_stride", p.v_stride, p.v_offset),
-    ] {
-        let least = width.saturating_add(offset as usize);
-        if (stride as usize) < least {
-            return Err(args.value(what, format!("at least {least}"), stride));
+    for (heads, cache) in caches {
+        for (t, &[sequence, position]) in pages.index.iter().enumerate() {
+            let row = pages.row(sequence, position as usize);
+            let of_token = &heads.x[t * heads.stride + heads.offset..][..width];
+            write_heads(pages.heads, of_token, &mut cache[row..]);
         }
-    }
-    for (t, &[sequence, position]) in pages.index.iter().enumerate() {
-        let row = pages.row(sequence, position as usize);
-        let k = &k[t * p.k_stride as usize + p.k_offset as usize..][..width];
-        let v = &v[t * p.v_stride as usize + p.v_offset as usize..][..width];
-        write_heads(pages.heads, k, &mut k_cache[row..]);
-        write_heads(pages.heads, v, &mut v_cache[row..]);
     }
     Ok(())
 }

@@ -84,6 +84,7 @@ pub fn twin(op: &str) -> Option<Twin> {
             "full_attention" | "full_attention_tiled" => {
                 return Some(attention::full_attention);
             }
+            "key_write" => return Some(kv_write::key_write),
             "kv_write" => return Some(kv_write::kv_write),
             "norm_rope_kv_write" => return Some(rope_kv_write::norm_rope_kv_write),
             "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),

@@ -1,7 +1,7 @@
 //! `matmul_experts.<encoding>` and its variant for activations in 8 bits: products with the encoded weights of the
 //! selected experts.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use rayon::prelude::*;
 use wisp_shaders::params::MatmulExpertsParams;
@@ -28,7 +28,10 @@ pub(super) fn matmul_experts<A: Activations>(
     }
     let x = activations.read(args, (p.pairs / p.pairs_per_row) as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.pairs, p.rows]))?;
-    let ids: &[u32] = args.read(3, p.pairs as usize)?;
+    let ids: Cow<[u32]> = match p.in_turn {
+        0 => Cow::Borrowed(args.read(3, p.pairs as usize)?),
+        _ => (0..p.pairs).map(|pair| pair % p.experts.max(1)).collect(),
+    };
     let planes = args.planes(
         activations.encoding(),
         A::PLANES,
@@ -43,7 +46,7 @@ pub(super) fn matmul_experts<A: Activations>(
     }
     let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
     let scratches = Scratches::new();
-    let groups = groups(ids, out.chunks_exact_mut(rows));
+    let groups = groups(&ids, out.chunks_exact_mut(rows));
     groups.into_par_iter().for_each(|group| {
         // The expert's rows, numbered over all experts and clamped to this chunk.
         let start = group.expert as usize * rows;

@@ -5,7 +5,7 @@ import constants::CACHE;
 @if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(write) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
@@ -19,7 +19,9 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
 
 // The number of heads that both the key and the value cache can hold.
 fn cached_heads(vec4s: u32) -> u32 {
-    return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
+    @if(!keys) let len = min(arrayLength(&k_cache), arrayLength(&v_cache));
+    @if(keys) let len = arrayLength(&k_cache);
+    return len / max(head_offset(1u, vec4s), 1u);
 }
 
 fn unpack_vec4(halves: vec2<u32>) -> vec4<f32> {
@@ -56,6 +58,7 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
 }
 
 // Vec4 `i` of the value at offset `head`.
+@if(!keys)
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return unpack_vec4(v_cache[head + i]);
 }
@@ -66,6 +69,7 @@ fn store_key(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>)
 }
 
 // Stores unit `unit` of the value at offset `head`.
+@if(!keys)
 fn store_value(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>) {
     v_cache[head + unit] = pack_vec4(elements[0]);
 }

@@ -45,6 +45,7 @@ fn checkpoints() -> Vec<(String, PathBuf, Vec<u32>)> {
         "phi3",
         "gpt2",
         "gpt-neox",
+        "deepseek-v2",
     ];
     let found = names.iter().filter_map(|name| {
         let directory = shared_data(&format!("goldens/{name}"))?;
@@ -399,6 +400,26 @@ fn cache_formats_need_a_half_and_a_quarter_of_float32() {
             (got / share - 1.0).abs() < 0.1,
             "{format}: {got} of float32, not {share}"
         );
+    }
+}
+
+/// Latent attention needs memory for its rank and the elements that rotate, not for the keys and values of each head.
+#[test]
+fn latent_attention_caches_one_head_without_values() {
+    for name in ["deepseek-v2", "deepseek-v3"] {
+        let Some(model) = shared_data(&format!("goldens/{name}")) else {
+            return;
+        };
+        for (format, words) in [("float32", 24.0), ("float16", 12.0), ("q8_0", 7.0)] {
+            let of = |length| {
+                let flags = ["--max-length", length, "--kv-cache-format", format];
+                reported_cache_bytes(&model, &flags)
+            };
+            let config = golden(&model.join("config.json"));
+            let layers = config["num_hidden_layers"].as_f64().unwrap();
+            let bytes = 256.0 * layers * words * 4.0;
+            assert_eq!(of("512") - of("256"), bytes, "{name} in {format}");
+        }
     }
 }
 

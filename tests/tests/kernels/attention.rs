@@ -10,10 +10,10 @@ use wisp_shaders::{
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
 use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close, exact, noise};
 
-use crate::kv_write::kv_write;
+use crate::kv_write::{key_write, kv_write};
 use crate::paged::{
     BATCHES, Batch, HALF, HOSTILE_BATCH, HOSTILE_TOKENS, batch, chunked_batch, hostile_index,
-    moved_index, moved_pages, sink_batch,
+    latent_batch, moved_index, moved_pages, sink_batch,
 };
 
 /// Batches for kernels that compute tiles and chunks: several tiles of rows and of positions, and several
@@ -26,6 +26,7 @@ const TILED: &[Batch] = &[
     sink_batch([16, 1, 100, 3], 0, 0.0, &[(7, 5), (50, 1), (64, 2)]),
     sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
     chunked_batch([3, 3, 36, 16], 40, &[(100, 67), (3, 2)]),
+    latent_batch([16, 1, 96, 64, 16], &[(7, 5), (50, 1), (64, 2)]),
 ];
 
 /// Batches with heads of more than 256 elements.
@@ -33,6 +34,9 @@ const WIDE: &[Batch] = &[
     sink_batch([6, 1, 257, 3], 0, 0.0, &[(0, 9), (33, 1)]),
     batch([2, 2, 512, 16], 5, 5.0, &[(40, 3)]),
     batch([3, 1, 511, 16], 0, 0.0, &[(70, 1), (3, 30)]),
+    // Latent attention of DeepSeek, and smaller values.
+    latent_batch([16, 1, 576, 512, 16], &[(70, 1), (3, 9)]),
+    latent_batch([5, 1, 290, 255, 3], &[(40, 2), (0, 1)]),
 ];
 
 /// Batches with such heads and long sequences for kernels that compute chunks.
@@ -40,6 +44,8 @@ const WIDE_LONG: &[Batch] = &[
     sink_batch([8, 1, 512, 16], 0, 0.0, &[(450, 1), (150, 1)]),
     batch([4, 2, 340, 3], 300, 5.0, &[(899, 1), (40, 1)]),
     batch([5, 1, 260, 16], 0, 0.0, &[(290, 1), (10, 3)]),
+    latent_batch([6, 1, 576, 512, 16], &[(450, 1), (150, 1)]),
+    latent_batch([3, 1, 575, 301, 3], &[(290, 2)]),
 ];
 
 /// Batches with long sequences for kernels that compute chunks.
@@ -57,6 +63,7 @@ const LONG: &[Batch] = &[
     batch([1, 1, 5, 64], 0, 0.0, &[(2000, 47), (1000, 1)]),
     // One token of a long text.
     batch([4, 1, 128, 64], 0, 0.0, &[(16_383, 1)]),
+    latent_batch([9, 1, 120, 90, 16], &[(450, 1), (150, 1)]),
 ];
 
 fn attention(b: &Batch, format: CacheFormat) -> Case {
@@ -71,6 +78,7 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         heads: b.heads as u32,
         kv_heads: b.kv_heads as u32,
         head_dim: b.head_dim as u32,
+        value_dim: b.value_dim as u32,
         page_size: b.page_size as u32,
         max_pages: b.max_pages() as u32,
         window: b.window,
@@ -79,9 +87,9 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         softcap: b.softcap,
         has_sinks: b.sinks.into(),
     };
-    let len = tokens * b.heads * b.head_dim;
+    let len = tokens * b.heads * b.value_dim;
     let memory = vec![
-        exact(&noise(1, len)),
+        exact(&noise(1, tokens * b.heads * b.head_dim)),
         b.cache(format, 2, None),
         b.cache(format, 3, None),
         exact(index),
@@ -111,13 +119,14 @@ fn tiled(b: &Batch, case: Case) -> Case {
     let rows = case.grid[1] * b.heads / b.kv_heads;
     Case {
         grid: vec![b.kv_heads, rows],
+        cols: b.value_dim,
         ..case
     }
 }
 
 /// The words of the parts that `attention_split` writes.
 fn part_words(b: &Batch) -> usize {
-    MAX_PARTS as usize * b.heads * (b.head_dim.next_multiple_of(4) + 4)
+    MAX_PARTS as usize * b.heads * (b.value_dim.next_multiple_of(4) + 4)
 }
 
 /// A case of `attention` for the kernels that compute chunks.
@@ -139,7 +148,7 @@ fn split_in(at_once: usize, b: &Batch, mut case: Case) -> Case {
         window => window.min(capacity),
     };
     // Each of the two is written or left as it is.
-    case.memory[5] = close(case.grid[1] * b.heads * b.head_dim, 4e-6);
+    case.memory[5] = close(case.grid[1] * b.heads * b.value_dim, 4e-6);
     case.memory.push(close(part_words(b), 4e-6));
     Case {
         grid: vec![
@@ -156,7 +165,7 @@ fn combine(b: &Batch) -> Case {
     let tokens = b.index().len();
     let attention = attention(b, CacheFormat::F32);
     let mut parts = noise(8, part_words(b));
-    let part = b.head_dim.next_multiple_of(4) + 4;
+    let part = b.value_dim.next_multiple_of(4) + 4;
     for (i, part) in parts.chunks_exact_mut(part).enumerate() {
         let [.., row_max, total, _, _] = part else {
             continue;
@@ -167,7 +176,7 @@ fn combine(b: &Batch) -> Case {
     Case {
         memory: vec![
             exact(&parts),
-            close(tokens * b.heads * b.head_dim, 4e-6),
+            close(tokens * b.heads * b.value_dim, 4e-6),
             sinks(b),
         ],
         ..attention
@@ -248,7 +257,7 @@ proptest! {
     #[test]
     fn kernels_match_the_twin_at_any_size(
         (group, kv_heads) in (1usize..6, 1usize..4),
-        head_dim in 1usize..=512,
+        (head_dim, fewer) in (1usize..=576, 0usize..200),
         page_size in prop::sample::select(vec![1usize, 3, 16]),
         (window, chunked, softcap, sinks) in (0u32..9, any::<bool>(), prop::sample::select(vec![0.0f32, 5.0]), any::<bool>()),
         sequences in prop::collection::vec((0usize..100, 1usize..20), 1..4),
@@ -257,6 +266,7 @@ proptest! {
             heads: group * kv_heads,
             kv_heads,
             head_dim,
+            value_dim: head_dim.saturating_sub(fewer).clamp(1, 512),
             page_size,
             window,
             chunked: chunked && window > 0,
@@ -278,6 +288,7 @@ proptest! {
                 false => check_fitting(&format.op("attention_split"), &[split(&batch, causal)]),
             }
             check_fitting(&format.op("kv_write"), &[kv_write(&batch, format)]);
+            check_fitting(&format.op("key_write"), &[key_write(&batch, format)]);
         }
     }
 }
@@ -363,7 +374,7 @@ fn causal_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
             ..HOSTILE_BATCH
         };
         let mut cases = hostile_cases(&room, format, None, split);
-        let [part_len, chunks] = [room.head_dim.next_multiple_of(4) + 4, 2];
+        let [part_len, chunks] = [room.value_dim.next_multiple_of(4) + 4, 2];
         // What is outside the table has no largest score and no weights; the reference has values of 0.
         for case in &mut cases[..3] {
             for i in (1..HOSTILE_TOKENS).step_by(2).flat_map(|t| {

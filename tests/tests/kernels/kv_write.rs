@@ -39,12 +39,26 @@ fn kv_write_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32]
     case(params, memory, &[b.kv_heads * units, tokens], b.head_dim)
 }
 
+/// A case of `kv_write` for `key_write`.
+fn keys_only(mut case: Case) -> Case {
+    // The values and their cache.
+    case.memory.remove(5);
+    case.memory.remove(1);
+    case
+}
+
+pub(crate) fn key_write(b: &Batch, format: CacheFormat) -> Case {
+    keys_only(kv_write(b, format))
+}
+
 #[test]
 fn kernels_match_the_twin() {
     for format in CacheFormat::ALL {
         let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
         let cases: Vec<_> = batches.map(|b| kv_write(b, format)).collect();
         check(&format.op("kv_write"), &cases);
+        let keys: Vec<_> = cases.into_iter().map(keys_only).collect();
+        check(&format.op("key_write"), &keys);
     }
 }
 
@@ -66,14 +80,25 @@ fn tokens_without_a_valid_page_write_nothing() {
             write(hostile_index(|i| [sequences[i], positions[i]]), &table),
             write(moved_index(), &invalid_table),
         ];
-        let cases = cases.map(|hostile| {
-            let hostile = Hostile::refused(hostile, write(moved_index(), &table));
-            let bytes = b.page_bytes(format);
-            moved_pages().into_iter().fold(hostile, |hostile, page| {
-                let range = page * bytes..(page + 1) * bytes;
-                hostile.unwritten(5, range.clone()).unwritten(6, range)
+        let bytes = b.page_bytes(format);
+        let pages = moved_pages().into_iter();
+        let ranges: Vec<_> = pages.map(|page| page * bytes..(page + 1) * bytes).collect();
+        let unwritten = |hostile: Hostile, caches: &[usize]| {
+            let caches = caches.iter();
+            let parts = caches.flat_map(|cache| ranges.iter().map(|range| (*cache, range.clone())));
+            parts.fold(hostile, |hostile, (cache, range)| {
+                hostile.unwritten(cache, range)
             })
+        };
+        let both = cases.clone().map(|hostile| {
+            let hostile = Hostile::refused(hostile, write(moved_index(), &table));
+            unwritten(hostile, &[5, 6])
         });
-        check_hostile(&format.op("kv_write"), &cases);
+        check_hostile(&format.op("kv_write"), &both);
+        let keys = cases.map(|hostile| {
+            let reference = keys_only(write(moved_index(), &table));
+            unwritten(Hostile::refused(keys_only(hostile), reference), &[4])
+        });
+        check_hostile(&format.op("key_write"), &keys);
     }
 }

@@ -74,6 +74,7 @@ const TESTED: &[&str] = &[
     "gated_causal_conv",
     "gated_delta_rule",
     "gather",
+    "key_write",
     "kv_write",
     "layer_norm",
     "lora_expand",

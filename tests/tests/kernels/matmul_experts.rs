@@ -36,6 +36,22 @@ pub(crate) fn matmul_experts_of(
     is_chunk: bool,
     ids: &[u32],
 ) -> Case {
+    product_of(
+        encoding,
+        [pairs, experts, rows, cols, pairs_per_row],
+        is_chunk,
+        ids,
+        false,
+    )
+}
+
+fn product_of(
+    encoding: Encoding,
+    [pairs, experts, rows, cols, pairs_per_row]: [usize; 5],
+    is_chunk: bool,
+    ids: &[u32],
+    in_turn: bool,
+) -> Case {
     let cols = cols.next_multiple_of(encoding.file_block_weights());
     let all = experts * rows;
     let (first, chunk) = match is_chunk {
@@ -51,6 +67,7 @@ pub(crate) fn matmul_experts_of(
         pairs_per_row: pairs_per_row as u32,
         first_row: first as u32,
         chunk_rows: chunk as u32,
+        in_turn: in_turn.into(),
     };
     let mut memory = vec![
         exact(&noise(1, pairs / pairs_per_row * cols)),
@@ -59,6 +76,37 @@ pub(crate) fn matmul_experts_of(
     ];
     memory.extend(weight(encoding, chunk, cols));
     case(params, memory, &[rows, pairs], cols)
+}
+
+/// Tokens, heads, rows of one, and columns: few and many heads, and more tokens than a group has.
+pub(crate) const HEADS: &[[usize; 4]] = &[
+    [1, 3, 44, 72],
+    [3, 5, 67, 96],
+    [2, 131, 3, 64],
+    [37, 2, 70, 96],
+    [70, 9, 5, 60],
+];
+
+/// The product of heads with the weights of their own.
+pub(crate) fn heads_of(
+    encoding: Encoding,
+    [tokens, heads, rows, cols]: [usize; 4],
+    is_chunk: bool,
+) -> Case {
+    let sizes = [tokens * heads, heads, rows, cols, 1];
+    // Ids that nothing reads.
+    let ids = vec![u32::MAX; tokens * heads];
+    product_of(encoding, sizes, is_chunk, &ids, true)
+}
+
+#[test]
+fn experts_in_turn_match_the_twin() {
+    for encoding in Encoding::device_encodings() {
+        let both =
+            |sizes: &[usize; 4]| [false, true].map(|chunk| heads_of(encoding, *sizes, chunk));
+        let cases: Vec<_> = HEADS.iter().flat_map(both).collect();
+        check(&format!("matmul_experts.{}", encoding.name()), &cases);
+    }
 }
 
 #[test]

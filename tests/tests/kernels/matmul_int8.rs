@@ -56,7 +56,14 @@ fn kernels_of_experts_match_the_twin() {
             [false, true]
                 .map(|chunk| in_bytes(matmul_experts::matmul_experts(encoding, *sizes, chunk)))
         };
-        let cases: Vec<_> = matmul_experts::SIZES.iter().flat_map(both).collect();
+        let in_turn = matmul_experts::HEADS.iter();
+        let in_turn =
+            in_turn.map(|sizes| in_bytes(matmul_experts::heads_of(encoding, *sizes, true)));
+        let cases: Vec<_> = matmul_experts::SIZES
+            .iter()
+            .flat_map(both)
+            .chain(in_turn)
+            .collect();
         check(&format!("matmul_experts_int8.{}", encoding.name()), &cases);
     }
 }

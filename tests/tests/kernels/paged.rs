@@ -11,6 +11,8 @@ pub(crate) struct Batch {
     pub heads: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// Elements of a head that are a value.
+    pub value_dim: usize,
     pub page_size: usize,
     pub window: u32,
     /// Whether the window is a chunk.
@@ -41,6 +43,25 @@ pub(crate) const fn sink_batch(
     batch_of(sizes, window, softcap, true, sequences)
 }
 
+/// A batch whose values are the first `value_dim` elements of a head.
+pub(crate) const fn latent_batch(
+    [heads, kv_heads, head_dim, value_dim, page_size]: [usize; 5],
+    sequences: &'static [(usize, usize)],
+) -> Batch {
+    Batch {
+        heads,
+        kv_heads,
+        head_dim,
+        value_dim,
+        page_size,
+        window: 0,
+        chunked: false,
+        softcap: 0.0,
+        sinks: false,
+        sequences: Cow::Borrowed(sequences),
+    }
+}
+
 /// A batch whose window is a chunk.
 pub(crate) const fn chunked_batch(
     [heads, kv_heads, head_dim, page_size]: [usize; 4],
@@ -51,6 +72,7 @@ pub(crate) const fn chunked_batch(
         heads,
         kv_heads,
         head_dim,
+        value_dim: head_dim,
         page_size,
         window: chunk,
         chunked: true,
@@ -71,6 +93,7 @@ const fn batch_of(
         heads,
         kv_heads,
         head_dim,
+        value_dim: head_dim,
         page_size,
         window,
         chunked: false,
@@ -92,6 +115,8 @@ pub(crate) const BATCHES: &[Batch] = &[
     batch([5, 1, 64, 16], 0, 0.0, &[(0, 65)]),
     sink_batch([6, 2, 7, 3], 5, 0.0, &[(4, 3), (0, 1), (11, 1)]),
     chunked_batch([6, 2, 7, 3], 5, &[(3, 9), (0, 1), (14, 1)]),
+    latent_batch([6, 2, 24, 18, 3], &[(4, 3), (33, 1)]),
+    latent_batch([5, 1, 70, 1, 16], &[(20, 2), (0, 1)]),
 ];
 
 /// Batches for rotation, and how many elements of a head rotate.

@@ -117,11 +117,13 @@ impl Program {
         let caches = call.bindings.iter().skip(1).take(2);
         let head_bytes: u64 = caches.map(|buffer| self.head_bytes(buffer)).sum();
         let position_bytes = head_bytes.saturating_mul(kv_heads);
-        let least = position_bytes.saturating_mul(seen).saturating_mul(tokens);
+        let read = position_bytes.saturating_mul(seen).saturating_mul(tokens);
+        // Keys that are values as well have to be read once.
+        let is_shared = matches!(&call.bindings[..], [_, k, v, ..] if k == v);
         Traffic {
             weights: 0,
-            cache: least.saturating_mul(times),
-            least,
+            cache: read.saturating_mul(times),
+            least: if is_shared { read / 2 } else { read },
         }
     }
 

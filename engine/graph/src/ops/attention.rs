@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use wisp_shaders::{
     CacheFormat,
-    params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
+    params::{AttentionParams, CHUNK_STEP, MAX_HEAD_DIM, MAX_PARTS, MAX_VALUE_DIM},
 };
-use wisp_types::DType;
+use wisp_types::{DType, Shape};
 
 use super::{
     Inferred, Op, OpRules,
@@ -27,11 +27,11 @@ use crate::{
 /// the paging is PagedAttention's, Kwon et al. 2023). Query head `h` reads KV head `h / (heads /
 /// kv_heads)` (Ainslie et al. 2023).
 ///
-/// Operands: `q f32 [tokens, heads * head_dim]`; `k_cache`, `v_cache`, buffers as [`KvWrite`] writes them;
-/// `index u32 [tokens, 2]`, each token's sequence and position; `page_table u32 [batch, max_pages]`. If
+/// Operands: `q f32 [tokens, heads * head_dim]`; `k_cache`, `v_cache`, buffers as [`KvWrite`] writes them, perhaps one and
+/// the same; `index u32 [tokens, 2]`, each token's sequence and position; `page_table u32 [batch, max_pages]`. If
 /// the attention is not causal, also `lengths u32 [batch]`, the number of tokens of each sequence. Optionally
 /// `sinks f32 [heads]`, a score of each head that joins its softmax but has no value (Xiao et al. 2023, "Efficient
-/// Streaming Language Models with Attention Sinks"; learned in gpt-oss). Result: as `q`.
+/// Streaming Language Models with Attention Sinks"; learned in gpt-oss). Result: `f32 [tokens, heads * value_dim]`.
 ///
 /// The op is called `attention` where it is causal and `full_attention` where it is not. For attention
 /// on plain tensors see [`Graph::attention`].
@@ -43,8 +43,10 @@ pub struct AttentionSpec {
     pub heads: u32,
     /// KV heads.
     pub kv_heads: u32,
-    /// Elements of one head, at most 512.
+    /// Elements of one head of queries and of the cache, at most 576.
     pub head_dim: u32,
+    /// Leading elements of a cached head that are a value, at most `head_dim` and 512.
+    pub value_dim: u32,
     /// Positions in a page of the cache.
     pub page_size: u32,
     /// How the cache stores its elements.
@@ -113,7 +115,16 @@ impl OpRules for AttentionSpec {
                 self.heads, self.kv_heads
             )));
         }
-        Ok(vec![TensorType::f32(q.shape.clone())])
+        let (head_dim, value_dim) = (self.head_dim, self.value_dim);
+        if value_dim == 0 || value_dim > head_dim.min(MAX_VALUE_DIM) || head_dim > MAX_HEAD_DIM {
+            return Err(OpProblem::Settings(format!(
+                "heads of {head_dim} elements with values of {value_dim}; the most are {MAX_HEAD_DIM} and \
+                 {MAX_VALUE_DIM}, and a value is a part of a head"
+            )));
+        }
+        let width = u64::from(self.heads) * u64::from(value_dim);
+        let dims = [&q.shape.0[..1], &[width.into()]].concat();
+        Ok(vec![TensorType::f32(Shape(dims))])
     }
 
     fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
@@ -130,6 +141,7 @@ impl OpRules for AttentionSpec {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            value_dim: self.value_dim,
             page_size: self.page_size,
             window: self.window,
             chunked: (self.chunked && self.window > 0).into(),
@@ -144,7 +156,8 @@ impl OpRules for AttentionSpec {
         );
         if op.target().software_kernels {
             let grid = [Size::fixed(self.heads.into()), tokens];
-            return op.call(self.format.op(op.op()), grid, params, bindings);
+            let kernel = self.format.op(op.op());
+            return op.call_over_rows(kernel, self.head_dim, grid, params, bindings);
         }
         let reach = match self.window {
             0 => max_pages.times(&Size::fixed(self.page_size.into())),
@@ -208,7 +221,8 @@ impl AttentionSpec {
         params: Vec<ParamWord>,
         mut bindings: Vec<Memory>,
     ) -> Result<(), LoweringError> {
-        let [heads, kv_heads, head_dim] = [self.heads, self.kv_heads, self.head_dim].map(u64::from);
+        let [heads, kv_heads, value_dim] =
+            [self.heads, self.kv_heads, self.value_dim].map(u64::from);
         let group = heads / kv_heads;
         let label = op.op();
         let call = |kernel: String, cols, grid, bindings: &[Memory], conditions| KernelCall {
@@ -224,13 +238,13 @@ impl AttentionSpec {
         let rows = run.tokens.times(&Size::fixed(group));
         let tiles = [Size::fixed(kv_heads), rows];
         if !self.causal {
-            return op.add_call(call(tiled, head_dim, tiles, &bindings, Vec::new()));
+            return op.add_call(call(tiled, value_dim, tiles, &bindings, Vec::new()));
         }
         let [many, long] = [run.many_tokens(), run.long_sequences()];
         let [few, short] = [many.clone(), long.clone()].map(RunCondition::negated);
-        op.add_call(call(tiled, head_dim, tiles, &bindings, vec![many]))?;
+        op.add_call(call(tiled, value_dim, tiles, &bindings, vec![many]))?;
 
-        let part = head_dim.next_multiple_of(4) + 4;
+        let part = value_dim.next_multiple_of(4) + 4;
         let parts = op.scratch(Size::fixed(u64::from(MAX_PARTS) * heads * part));
         let [out, sinks] = [bindings[5], bindings[6]];
         bindings.push(parts);

@@ -16,12 +16,14 @@ use crate::{
     value::{Value, ValueId},
 };
 
-/// Writes each token's key and value into its sequence's pages of a KV cache.
+/// Writes each token's key and value into its sequence's pages of a KV cache, or only the key, where values are a part of
+/// the keys.
 ///
 /// Operands: `k`, `v f32 [tokens, kv_heads * head_dim]`; `index u32 [tokens, 2]`, each token's sequence
 /// and position; `page_table u32 [batch, max_pages]`, the pages of each sequence; `k_cache`, `v_cache`,
 /// buffers `[pages, page_size, kv_heads, words]`, where `words` is
-/// [`CacheFormat::head_words`] of `head_dim`. No results: it writes the caches.
+/// [`CacheFormat::head_words`] of `head_dim`. Without values: `k`, `index`, `page_table` and `k_cache`. No results: it
+/// writes the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KvWrite {
     /// The KV heads.
@@ -66,19 +68,31 @@ impl OpRules for KvWrite {
     }
 
     fn infer(&self, operands: &[&Value]) -> Inferred {
-        let &[k, v, index, page_table, k_cache, v_cache] = operands else {
-            let expected = "k, v, index, page_table, k_cache and v_cache";
-            return Err(OpProblem::operand_count(expected, operands.len()));
+        let (k, v, index, page_table, k_cache, v_cache) = match *operands {
+            [k, v, index, page_table, k_cache, v_cache] => {
+                (k, Some(v), index, page_table, k_cache, Some(v_cache))
+            }
+            [k, index, page_table, k_cache] => (k, None, index, page_table, k_cache, None),
+            _ => {
+                let expected =
+                    "k, v, index, page_table, k_cache and v_cache, or those without v and v_cache";
+                return Err(OpProblem::operand_count(expected, operands.len()));
+            }
         };
         expect_page_size(self.page_size)?;
-        for (x, role) in [(k, "k"), (v, "v")] {
+        for (x, role) in [(Some(k), "k"), (v, "v")] {
+            let Some(x) = x else { continue };
             expect(x, role, DType::F32, 2)?;
             expect_width(x, role, self.heads.width())?;
+            expect_same_rows(k, x)?;
         }
-        expect_same_rows(k, v)?;
         expect(index, "the index", DType::U32, 2)?;
         expect(page_table, "the page table", DType::U32, 2)?;
-        for (cache, role) in [(k_cache, "the key cache"), (v_cache, "the value cache")] {
+        for (cache, role) in [
+            (Some(k_cache), "the key cache"),
+            (v_cache, "the value cache"),
+        ] {
+            let Some(cache) = cache else { continue };
             expect_buffer(cache, role)?;
             expect_width(cache, role, self.format.head_words(self.heads.head_dim))?;
         }
@@ -87,13 +101,21 @@ impl OpRules for KvWrite {
 
     fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
-        let max_pages = op.size(&op.dims(node.inputs[3])[1..]);
+        let has_values = node.inputs.len() == 6;
+        let (page_table, kernel) = match has_values {
+            true => (node.inputs[3], "kv_write"),
+            false => (node.inputs[2], "key_write"),
+        };
+        let max_pages = op.size(&op.dims(page_table)[1..]);
         let bindings = op.operands(node.inputs)?;
         let fixed = KvWriteParams {
             kv_heads: self.heads.heads,
             head_dim: self.heads.head_dim,
             k_stride: op.cols(node.inputs[0])?,
-            v_stride: op.cols(node.inputs[1])?,
+            v_stride: match has_values {
+                true => op.cols(node.inputs[1])?,
+                false => 0,
+            },
             page_size: self.page_size,
             ..Default::default()
         };
@@ -103,7 +125,7 @@ impl OpRules for KvWrite {
         );
         let units = u64::from(self.heads.heads) * self.format.head_units(self.heads.head_dim);
         let grid = [Size::fixed(units), tokens];
-        op.call(self.format.op(op.op()), grid, params, bindings)
+        op.call(self.format.op(kernel), grid, params, bindings)
     }
 }
 

@@ -21,20 +21,47 @@ impl Attention<'_> {
         self.p.head_dim as usize
     }
 
+    /// Returns the elements of a value.
+    pub(super) fn value_dim(&self) -> usize {
+        self.p.value_dim as usize
+    }
+
     /// Returns the number of query heads that share a KV head.
     pub(super) fn group(&self) -> usize {
         (self.p.heads / self.p.kv_heads) as usize
     }
 
-    /// Returns the elements of one token in `q` and `out`.
+    /// Returns the elements of one token in `q`.
     pub(super) fn token(&self) -> usize {
         self.p.heads as usize * self.head_dim()
     }
 
-    /// Returns the keys (or values) of one KV head for `count` positions, from a sequence's position
-    /// on. Formats other than `f32` are decoded to `scratch`. `at` is `[sequence, position, kv_head]`.
+    /// Returns the elements of one token in `out`.
+    pub(super) fn out_token(&self) -> usize {
+        self.p.heads as usize * self.value_dim()
+    }
+
+    /// Returns the keys and values of one KV head for `count` positions, from a sequence's position on. `at` is
+    /// `[sequence, position, kv_head]`.
     #[inline(always)]
-    pub(super) fn rows<'b>(
+    pub(super) fn keys_and_values<'b>(
+        &'b self,
+        at: [usize; 3],
+        count: usize,
+        [for_keys, for_values]: &'b mut [Vec<f32>; 2],
+    ) -> [Rows<'b>; 2] {
+        let keys = self.rows(self.k_cache, at, count, for_keys);
+        // Keys that are values as well are decoded once.
+        let values = match std::ptr::eq(self.k_cache, self.v_cache) {
+            true => keys,
+            false => self.rows(self.v_cache, at, count, for_values),
+        };
+        [keys, values]
+    }
+
+    /// Returns the heads of a cache for [`Self::keys_and_values`]. Formats other than `f32` are decoded to `scratch`.
+    #[inline(always)]
+    fn rows<'b>(
         &'b self,
         cache: &'b [f32],
         at: [usize; 3],
@@ -91,7 +118,8 @@ impl Attention<'_> {
     }
 }
 
-/// The keys (or values) of consecutive positions.
+/// The keys (or values) of consecutive positions. A value is the beginning of its row.
+#[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     call: &'a Attention<'a>,
     cache: &'a [f32],

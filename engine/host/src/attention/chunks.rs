@@ -39,7 +39,7 @@ impl Chunks {
     /// Returns the number of words of all parts. A part is a sum of values, padded to vectors of 4, and a
     /// vector with the largest score and the sum of weights.
     fn part_words(p: &AttentionParams) -> usize {
-        p.head_dim.next_multiple_of(4) as usize + 4
+        p.value_dim.next_multiple_of(4) as usize + 4
     }
 
     /// Returns the number of words of the parts of all tokens; 0 if there is one chunk.
@@ -55,21 +55,18 @@ impl Chunks {
 pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
     let call = checked(args, false)?;
     let p = &call.p;
-    let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.value_dim]))?;
     let chunks = Chunks::of(p);
     let parts: &mut [f32] = args.write(8, chunks.words(p))?;
     let (group, part_words) = (call.group(), Chunks::part_words(p));
     if chunks.count == 1 {
-        let heads = out.par_chunks_exact_mut(group * call.head_dim());
-        heads.enumerate().for_each(|(i, out)| {
-            let kv_heads = p.kv_heads as usize;
-            one_token(&call, i / kv_heads, i % kv_heads, out);
-        });
+        let tokens = out.par_chunks_exact_mut(call.out_token()).enumerate();
+        tokens.for_each(|(t, out)| one_token(&call, t, out));
         return Ok(());
     }
     // In the order of the parts: tokens, chunks, KV heads, the query heads of a KV head.
     let of_kv_heads = parts.par_chunks_exact_mut(group * part_words).enumerate();
-    let sums = || vec![0.0; group * call.head_dim()];
+    let sums = || vec![0.0; group * call.value_dim()];
     of_kv_heads.for_each_init(sums, |sums, (i, parts)| {
         let (kv_heads, count) = (p.kv_heads as usize, chunks.count as usize);
         let [t, chunk, kv_head] = [i / kv_heads / count, i / kv_heads % count, i % kv_heads];
@@ -78,8 +75,8 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
         let positions = chunks.positions as usize;
         let start = (visible.start + chunk * positions).min(visible.end);
         let end = (start + positions).min(visible.end);
-        let state = sum_positions(&call, [t, kv_head], start..end, sums);
-        let heads = sums.chunks_exact(call.head_dim()).zip(state);
+        let state = sum_positions(&call, [t, kv_head * group], start..end, sums);
+        let heads = sums.chunks_exact(call.value_dim()).zip(state);
         for (part, (sums, [row_max, total])) in parts.chunks_exact_mut(part_words).zip(heads) {
             part.fill(0.0);
             part[..sums.len()].copy_from_slice(sums);
@@ -96,13 +93,13 @@ pub(crate) fn attention_combine(args: &Args) -> Result<(), HostError> {
     let p: AttentionParams = args.params()?;
     let chunks = Chunks::of(&p);
     let parts: &[f32] = args.read(1, chunks.words(&p))?;
-    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.heads, p.value_dim]))?;
     let sinks = sinks(args, &p, 3)?;
-    if chunks.count == 1 || p.head_dim == 0 {
+    if chunks.count == 1 || p.value_dim == 0 {
         return Ok(());
     }
     let (heads, part_words) = (p.heads as usize, Chunks::part_words(&p));
-    for (i, out) in out.chunks_exact_mut(p.head_dim as usize).enumerate() {
+    for (i, out) in out.chunks_exact_mut(p.value_dim as usize).enumerate() {
         let first = i / heads * chunks.count as usize * heads + i % heads;
         let parts = (0..chunks.count as usize)
             .map(|chunk| &parts[(first + chunk * heads) * part_words..][..part_words]);

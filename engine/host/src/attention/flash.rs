@@ -27,21 +27,21 @@ struct Scratch {
     keys: Vec<[f32; LANES]>,
     /// Values of the current positions, as panels `[POSITIONS, LANES elements]`.
     values: Vec<[f32; LANES]>,
-    /// `[ROWS, head_dim]`: the sums of weighted values.
+    /// `[ROWS, value_dim]`: the sums of weighted values.
     sums: Vec<f32>,
     /// Decoded keys and values, `[POSITIONS, head_dim]` each.
     decoded: [Vec<f32>; 2],
 }
 
-/// Computes attention for the tokens of a block; `out` is `[tokens, heads, head_dim]`.
+/// Computes attention for the tokens of a block; `out` is `[tokens, heads, value_dim]`.
 pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
-    let head_dim = call.head_dim();
+    let (head_dim, value_dim) = (call.head_dim(), call.value_dim());
     let mut scratch = Scratch {
         queries: panel::scratch(),
         scores: panel::scratch(),
         keys: vec![[0.0; LANES]; POSITIONS / LANES * head_dim],
-        values: vec![[0.0; LANES]; head_dim.div_ceil(LANES) * POSITIONS],
-        sums: vec![0.0; ROWS * head_dim],
+        values: vec![[0.0; LANES]; value_dim.div_ceil(LANES) * POSITIONS],
+        sums: vec![0.0; ROWS * value_dim],
         decoded: Default::default(),
     };
     for kv_head in 0..call.p.kv_heads as usize {
@@ -52,7 +52,7 @@ pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
 simd! {
     /// Computes one KV head. Row `i` of the scratch is query `i % group` of token `i / group`.
     fn head(call: &Attention, tokens: Range<usize>, kv_head: usize, s: &mut Scratch, out: &mut [f32]) {
-        let (head_dim, group) = (call.head_dim(), call.group());
+        let [head_dim, value_dim, group] = [call.head_dim(), call.value_dim(), call.group()];
         let rows = tokens.len() * group;
         let [sequence, position] = call.pages.index[tokens.start].map(|i| i as usize);
         for (i, row) in s.queries.chunks_exact_mut(STRIDE).take(rows).enumerate() {
@@ -84,16 +84,16 @@ simd! {
                 }
                 let [row_max, total] = &mut state[i];
                 let rescale = exp_sum(visible, row_max, total);
-                s.sums[i * head_dim..][..head_dim].iter_mut().for_each(|sum| *sum *= rescale);
+                s.sums[i * value_dim..][..value_dim].iter_mut().for_each(|sum| *sum *= rescale);
             }
-            let mut sums: Vec<&mut [f32]> = s.sums.chunks_exact_mut(head_dim).take(rows).collect();
-            add_rows(&s.scores, rows, &s.values, count, head_dim, &mut sums);
+            let mut sums: Vec<&mut [f32]> = s.sums.chunks_exact_mut(value_dim).take(rows).collect();
+            add_rows(&s.scores, rows, &s.values, count, value_dim, &mut sums);
         }
-        for (i, sums) in s.sums.chunks_exact(head_dim).take(rows).enumerate() {
+        for (i, sums) in s.sums.chunks_exact(value_dim).take(rows).enumerate() {
             let query_head = kv_head * group + i % group;
-            let at = i / group * call.token() + query_head * head_dim;
+            let at = i / group * call.out_token() + query_head * value_dim;
             let total = call.total(query_head, state[i]);
-            for (out, sum) in out[at..at + head_dim].iter_mut().zip(sums) {
+            for (out, sum) in out[at..at + value_dim].iter_mut().zip(sums) {
                 *out = sum / total;
             }
         }
@@ -103,16 +103,14 @@ simd! {
 /// Packs the keys and values of `count` positions.
 #[inline(always)]
 fn pack(call: &Attention, at: [usize; 3], count: usize, s: &mut Scratch) {
-    let head_dim = call.head_dim();
-    let [for_keys, for_values] = &mut s.decoded;
-    let all_keys = call.rows(call.k_cache, at, count, for_keys);
-    let all_values = call.rows(call.v_cache, at, count, for_values);
+    let (head_dim, value_dim) = (call.head_dim(), call.value_dim());
+    let [all_keys, all_values] = call.keys_and_values(at, count, &mut s.decoded);
     for i in 0..count {
         let keys = &mut s.keys[i / LANES * head_dim..][..head_dim];
         for (lanes, k) in keys.iter_mut().zip(all_keys.get(i)) {
             lanes[i % LANES] = *k;
         }
-        for (c, v) in all_values.get(i).chunks(LANES).enumerate() {
+        for (c, v) in all_values.get(i)[..value_dim].chunks(LANES).enumerate() {
             s.values[c * count + i][..v.len()].copy_from_slice(v);
         }
     }

@@ -6,7 +6,7 @@ mod flash;
 mod token;
 
 use rayon::prelude::*;
-use wisp_shaders::params::{AttentionParams, MAX_HEAD_DIM};
+use wisp_shaders::params::{AttentionParams, MAX_HEAD_DIM, MAX_VALUE_DIM};
 
 use crate::{
     args::{Args, size},
@@ -33,6 +33,10 @@ fn checked<'a>(args: &'a Args, bidirectional: bool) -> Result<Attention<'a>, Hos
     if p.head_dim == 0 || p.head_dim > MAX_HEAD_DIM {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
         return Err(args.value("head_dim", expected, p.head_dim));
+    }
+    let most = MAX_VALUE_DIM.min(p.head_dim);
+    if p.value_dim == 0 || p.value_dim > most {
+        return Err(args.value("value_dim", format!("from 1 to {most}"), p.value_dim));
     }
     if p.kv_heads == 0 || p.heads == 0 || !p.heads.is_multiple_of(p.kv_heads) {
         let expected = format!("a multiple of kv_heads, {}", p.kv_heads);
@@ -80,10 +84,10 @@ fn sinks<'a>(
 fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
     let call = checked(args, bidirectional)?;
     let p = call.p;
-    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.value_dim]))?;
     let mut blocks = Vec::new();
     for tokens in call.blocks(flash::ROWS) {
-        let len = tokens.len() * call.token();
+        let len = tokens.len() * call.out_token();
         // The blocks are consecutive and cover all tokens.
         let block = out.split_off_mut(..len).unwrap_or_default();
         blocks.push((tokens, block));
@@ -92,10 +96,7 @@ fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
         if tokens.len() > 1 {
             flash::block(&call, tokens, out);
         } else {
-            let heads = out
-                .par_chunks_mut(call.group() * call.head_dim())
-                .enumerate();
-            heads.for_each(|(kv_head, out)| token::one_token(&call, tokens.start, kv_head, out));
+            token::one_token(&call, tokens.start, out);
         }
     });
     Ok(())

@@ -3,19 +3,36 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use wisp_weights::blocks::{Simd, simd, with_simd};
 
 use super::call::{Attention, cap};
 use crate::math::{exp_sum, products_in};
 
+/// Computes one token, `[heads, value_dim]`. The query heads of a KV head are divided among threads where KV heads are
+/// fewer.
+pub(super) fn one_token(call: &Attention, t: usize, out: &mut [f32]) {
+    let group = call.group();
+    let parts = rayon::current_num_threads().div_ceil(call.p.kv_heads.max(1) as usize);
+    let at_once = group.div_ceil(parts.max(1)).max(LEAST_HEADS.min(group));
+    let value_dim = call.value_dim();
+    let kv_heads = out.par_chunks_exact_mut(group * value_dim).enumerate();
+    kv_heads.for_each(|(kv_head, out)| {
+        let parts = out.par_chunks_mut(at_once * value_dim).enumerate();
+        parts.for_each(|(i, out)| heads_of_token(call, [t, kv_head * group + i * at_once], out));
+    });
+}
+
+/// The fewest query heads of a KV head for which a thread reads its keys and values once more.
+const LEAST_HEADS: usize = 4;
+
 simd! {
-    /// Computes one token and the query heads of one KV head, a few positions at a time.
-    pub(super) fn one_token(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
-        let [sequence, position] = call.pages.index[t].map(|i| i as usize);
+    /// Computes some query heads of a KV head, a few positions at a time. `at` is the token and the first head.
+    fn heads_of_token(call: &Attention, at: [usize; 2], out: &mut [f32]) {
+        let [sequence, position] = call.pages.index[at[0]].map(|i| i as usize);
         let visible = call.pages.visible_range(sequence, position);
-        let state = with_simd!(S => sum_in::<S>(call, [t, kv_head], visible, out));
-        let heads = kv_head * call.group()..;
-        for ((out, state), head) in out.chunks_exact_mut(call.head_dim()).zip(state).zip(heads) {
+        let state = with_simd!(S => sum_in::<S>(call, at, visible, out));
+        for ((out, state), head) in out.chunks_exact_mut(call.value_dim()).zip(state).zip(at[1]..) {
             let total = call.total(head, state);
             out.iter_mut().for_each(|out| *out /= total);
         }
@@ -23,8 +40,8 @@ simd! {
 }
 
 simd! {
-    /// Sums the weighted values of some positions for one token and the query heads of one KV head,
-    /// `at`. Returns the largest score and the sum of weights of each head.
+    /// Sums the weighted values of some positions for one token and query heads of one KV head, of which `at` is the
+    /// token and the first head. Returns the largest score and the sum of weights of each head.
     pub(super) fn sum_positions(
         call: &Attention,
         at: [usize; 2],
@@ -41,23 +58,23 @@ const POSITIONS: usize = 64;
 #[inline(always)]
 fn sum_in<S: Simd>(
     call: &Attention,
-    [t, kv_head]: [usize; 2],
+    [t, first_head]: [usize; 2],
     positions: Range<usize>,
     out: &mut [f32],
 ) -> Vec<[f32; 2]> {
-    let head_dim = call.head_dim();
+    let (head_dim, value_dim) = (call.head_dim(), call.value_dim());
+    let heads = out.len() / value_dim;
+    let kv_head = first_head / call.group();
     let sequence = call.pages.index[t][0] as usize;
-    let q = &call.q[t * call.token() + kv_head * out.len()..][..out.len()];
+    let q = &call.q[t * call.token() + first_head * head_dim..][..heads * head_dim];
     out.fill(0.0);
     // The largest score and the sum of weights of each head.
-    let mut state = vec![[f32::MIN, 0.0]; call.group()];
+    let mut state = vec![[f32::MIN, 0.0]; heads];
     let mut scratch = [const { Vec::new() }; 2];
     for start in positions.clone().step_by(POSITIONS) {
         let count = POSITIONS.min(positions.end - start);
         let at = [sequence, start, kv_head];
-        let [for_keys, for_values] = &mut scratch;
-        let all_keys = call.rows(call.k_cache, at, count, for_keys);
-        let all_values = call.rows(call.v_cache, at, count, for_values);
+        let [all_keys, all_values] = call.keys_and_values(at, count, &mut scratch);
         let (mut keys, mut values) = ([&[][..]; POSITIONS], [&[][..]; POSITIONS]);
         for i in 0..count {
             (keys[i], values[i]) = (all_keys.get(i), all_values.get(i));
@@ -67,7 +84,9 @@ fn sum_in<S: Simd>(
         for values in values {
             S::prefetch(bytemuck::cast_slice(values));
         }
-        let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
+        let heads = out
+            .chunks_exact_mut(value_dim)
+            .zip(q.chunks_exact(head_dim));
         for ((out, q), [row_max, total]) in heads.zip(&mut state) {
             let mut scores = [0.0; POSITIONS];
             score::<S>(q, keys, &mut scores);

@@ -5,7 +5,7 @@ use wisp_shaders::{CacheFormat, params::*};
 
 use super::super::cache::{Heads, decode};
 use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
-use super::zeros;
+use super::{HostBuffer, zeros};
 
 /// A seed for norm weights that is distinct from all other seeds of a test.
 fn seed_of_norms(head_dim: usize) -> u32 {
@@ -18,6 +18,8 @@ struct Batch {
     kv_heads: usize,
     group: usize,
     head_dim: usize,
+    /// Elements of a head that are a value.
+    value_dim: usize,
     page_size: usize,
     /// For each sequence: positions before the batch, and tokens in it.
     sequences: Vec<(usize, usize)>,
@@ -101,13 +103,14 @@ fn batches() -> impl Strategy<Value = Batch> {
     (
         (1usize..4, 1usize..5, 1usize..70, 1usize..20),
         proptest::collection::vec((0usize..80, 1usize..80), 1..4),
-        (0usize..70, any::<bool>(), 0u32..1000),
+        (0usize..70, any::<bool>(), 0u32..1000, 0usize..100),
     )
         .prop_map(
             |((kv_heads, group, head_dim, page_size), sequences, rest)| Batch {
                 kv_heads,
                 group,
                 head_dim,
+                value_dim: head_dim.saturating_sub(rest.3).max(1),
                 page_size,
                 sequences,
                 rotary: rest.0.min(head_dim) / 2 * 2,
@@ -138,6 +141,8 @@ struct Options {
     softcap: f32,
     bidirectional: bool,
     sinks: bool,
+    /// Whether keys and values are in one buffer.
+    one_cache: bool,
 }
 
 fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
@@ -147,17 +152,19 @@ fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
         softcap,
         bidirectional,
         sinks: has_sinks,
+        one_cache,
     } = options;
     let index = b.index();
-    let (heads, head_dim) = (b.heads(), b.head_dim);
+    let (heads, head_dim, value_dim) = (b.heads(), b.head_dim, b.value_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
-    let [(k_words, k), (v_words, v)] =
-        [1, 2].map(|i| stored(b, format, &numbers(b.seed + i, b.cache_len())));
+    let [(k_words, k), (v_words, v)] = [1, if one_cache { 1 } else { 2 }]
+        .map(|i| stored(b, format, &numbers(b.seed + i, b.cache_len())));
     let params = AttentionParams {
         tokens: index.len() as u32,
         heads: heads as u32,
         kv_heads: b.kv_heads as u32,
         head_dim: head_dim as u32,
+        value_dim: value_dim as u32,
         page_size: b.page_size as u32,
         max_pages: b.max_pages() as u32,
         window,
@@ -167,14 +174,15 @@ fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
         has_sinks: has_sinks.into(),
     };
     let sinks = numbers(b.seed + 3, heads);
-    let out = zeros::<f32>(q.len());
+    let out = zeros::<f32>(index.len() * heads * value_dim);
     let ends = b.sequences.iter().map(|(before, count)| before + count);
     let lengths: Vec<usize> = ends.collect();
     let words: Vec<u32> = lengths.iter().map(|length| *length as u32).collect();
+    let [k_cache, v_cache] = [buffer(&k_words), buffer(&v_words)];
     let bound = [
         &buffer(&q),
-        &buffer(&k_words),
-        &buffer(&v_words),
+        &k_cache,
+        if one_cache { &k_cache } else { &v_cache },
         &buffer(&index),
         &buffer(&b.table()),
         &out,
@@ -221,7 +229,7 @@ fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
                 total += f64::from(sinks[head]).exp();
             }
             weights.iter_mut().for_each(|w| *w /= total);
-            for d in 0..head_dim {
+            for d in 0..value_dim {
                 let pairs = weights.iter().zip(&rows);
                 expected.push(sum(pairs.map(|(w, row)| w * f64::from(v[row + d]))));
             }
@@ -241,6 +249,7 @@ proptest! {
         bidirectional in any::<bool>(),
         sinks in any::<bool>(),
         chunked in any::<bool>(),
+        one_cache in any::<bool>(),
     ) {
         let window = window.saturating_sub(10);
         let options = Options {
@@ -249,6 +258,7 @@ proptest! {
             softcap: softcap as f32 * 5.0,
             bidirectional,
             sinks,
+            one_cache,
         };
         for format in CacheFormat::ALL {
             check_attention(&b, format, options);
@@ -290,6 +300,7 @@ proptest! {
         let [k, v] = case.run_kv_write();
         assert_close(&k, &case.expected_cache(0, false), 0.0);
         assert_close(&v, &case.expected_cache(1, false), 0.0);
+        assert_close(&case.run_key_write(), &case.expected_cache(0, false), 0.0);
     }
 
     #[test]
@@ -344,9 +355,30 @@ impl<'a> CacheWrite<'a> {
     /// The caches of keys and values after `kv_write`. Both come from one buffer, as after a fused
     /// projection.
     fn run_kv_write(&self) -> [Vec<f32>; 2] {
+        let (x, index, table) = self.operands();
+        let (k, v) = (buffer(&self.old), buffer(&self.old));
+        let bound = [&x, &x, &index, &table, &k, &v];
+        run("kv_write.f32", self.params(), &bound).unwrap();
+        [k, v].map(|buffer| contents(&buffer))
+    }
+
+    /// The cache of keys after `key_write`.
+    fn run_key_write(&self) -> Vec<f32> {
+        let (x, index, table) = self.operands();
+        let k = buffer(&self.old);
+        run("key_write.f32", self.params(), &[&x, &index, &table, &k]).unwrap();
+        contents(&k)
+    }
+
+    /// The projection, the index and the page table.
+    fn operands(&self) -> (HostBuffer, HostBuffer, HostBuffer) {
         let b = self.b;
-        let width = self.width();
-        let params = KvWriteParams {
+        (buffer(&self.qkv), buffer(&b.index()), buffer(&b.table()))
+    }
+
+    fn params(&self) -> KvWriteParams {
+        let (b, width) = (self.b, self.width());
+        KvWriteParams {
             tokens: b.index().len() as u32,
             kv_heads: b.kv_heads as u32,
             head_dim: b.head_dim as u32,
@@ -356,11 +388,7 @@ impl<'a> CacheWrite<'a> {
             v_offset: ((b.heads() + b.kv_heads) * b.head_dim) as u32,
             page_size: b.page_size as u32,
             max_pages: b.max_pages() as u32,
-        };
-        let (x, index, table) = (buffer(&self.qkv), buffer(&b.index()), buffer(&b.table()));
-        let (k, v) = (buffer(&self.old), buffer(&self.old));
-        run("kv_write.f32", params, &[&x, &x, &index, &table, &k, &v]).unwrap();
-        [k, v].map(|buffer| contents(&buffer))
+        }
     }
 
     /// Queries, and the caches of keys and values, after `op`.

@@ -93,6 +93,7 @@ fn overflowing_sizes_are_errors() {
         heads: max,
         kv_heads: max,
         head_dim: 256,
+        value_dim: 256,
         page_size: max,
         max_pages: max,
         ..Default::default()
@@ -139,6 +140,7 @@ fn positions_pages_sequences_indices_and_adapters_out_of_range_are_errors() {
         heads: 1,
         kv_heads: 1,
         head_dim: 4,
+        value_dim: 4,
         page_size: 2,
         max_pages: 3,
         ..Default::default()
@@ -299,6 +301,7 @@ fn truncated_weights_and_unknown_cache_formats_are_errors() {
         heads: 1,
         kv_heads: 1,
         head_dim: 4,
+        value_dim: 4,
         page_size: 1,
         max_pages: 1,
         ..Default::default()

@@ -142,6 +142,7 @@ fn mixture(encoding: Encoding, int8: bool, sizes: Sizes) -> impl Fn() -> Duratio
         pairs_per_row: pairs_per_row as u32,
         first_row: 0,
         chunk_rows: (sizes.experts * rows) as u32,
+        in_turn: 0,
     };
     move || {
         let start = Instant::now();

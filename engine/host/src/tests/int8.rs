@@ -176,6 +176,7 @@ proptest! {
                 pairs_per_row: 1,
                 first_row: first as u32,
                 chunk_rows: (end - first) as u32,
+                in_turn: 0,
             };
             let bound = [vec![&x.bytes, &out, &ids_buffer, &x.factors], planes.iter().collect()].concat();
             run(&format!("matmul_experts_int8.{}", encoding.name()), params, &bound).unwrap();

@@ -189,6 +189,36 @@ proptest! {
     }
 
     #[test]
+    fn experts_in_turn_are_those_of_such_ids(
+        encoding in encodings(),
+        [tokens, experts, rows, cols] in [1usize..20, 1..6, 1..20, 1..100],
+        seed in 0u32..1000,
+    ) {
+        let (pairs, cols) = (tokens * experts, columns(encoding, cols));
+        let x = buffer(&numbers(seed + 1, pairs * cols));
+        let (planes, _) = weight_rows(encoding, experts * rows, cols, seed, 0..experts * rows);
+        let ids: Vec<u32> = (0..pairs).map(|pair| (pair % experts) as u32).collect();
+        let products = [(0, ids), (1, vec![u32::MAX; pairs])].map(|(in_turn, ids)| {
+            let params = MatmulExpertsParams {
+                pairs: pairs as u32,
+                experts: experts as u32,
+                rows: rows as u32,
+                cols: cols as u32,
+                blocks: cols.div_ceil(32) as u32,
+                pairs_per_row: 1,
+                first_row: 0,
+                chunk_rows: (experts * rows) as u32,
+                in_turn,
+            };
+            let (out, ids) = (zeros::<f32>(pairs * rows), buffer(&ids));
+            let bound = [vec![&x, &out, &ids], planes.iter().collect()].concat();
+            run(&format!("matmul_experts.{}", encoding.name()), params, &bound).unwrap();
+            contents::<f32>(&out)
+        });
+        prop_assert_eq!(&products[0], &products[1]);
+    }
+
+    #[test]
     fn matmul_experts_matches_the_products_of_its_experts(
         encoding in encodings(),
         tokens in prop_oneof![1usize..5, 1usize..40],
@@ -240,6 +270,7 @@ proptest! {
                 pairs_per_row: chosen as u32,
                 first_row: first as u32,
                 chunk_rows: (end - first) as u32,
+                in_turn: 0,
             };
             let (x, ids) = (buffer(&x), buffer(&ids));
             let bound = [vec![&x, &out, &ids], planes.iter().collect()].concat();

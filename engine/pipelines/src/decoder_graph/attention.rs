@@ -10,7 +10,7 @@ use super::{
     error::DecoderError,
     inputs::{BlockInputs, Paging},
 };
-use crate::spec::{HeadSizes, LoraGroup, QkNorm};
+use crate::spec::{CachedHeads, HeadSizes, LoraGroup, QkNorm};
 
 impl GraphBuilder<'_, '_> {
     /// Adds attention with its projections, without the norms around it.
@@ -22,7 +22,11 @@ impl GraphBuilder<'_, '_> {
     ) -> Result<ValueId, DecoderError> {
         let (spec, names) = (self.spec, self.names);
         let settings = spec.layers[layer];
-        let [heads, kv] = self.head_specs(layer);
+        let cached = spec.cached_heads(layer);
+        let kv = HeadSpec {
+            heads: cached.kv_heads,
+            head_dim: cached.head_dim,
+        };
         let rings = inputs.rings.filter(|_| settings.window.is_some());
         let paging = rings.unwrap_or(inputs.paging);
         let [k_cache, v_cache] = match inputs.encoder {
@@ -36,15 +40,21 @@ impl GraphBuilder<'_, '_> {
             }
         };
         self.caches.insert(layer, [k_cache, v_cache]);
-        let (q, gate) = match settings.shared_kv {
-            Some(_) => (self.rotated_q(layer, x, inputs)?, None),
-            None => {
+        let write = KvWrite {
+            heads: kv,
+            page_size: paging.page_size,
+            format: inputs.format,
+        };
+        let (q, gate) = match (settings.shared_kv, spec.latent) {
+            (Some(_), _) => (self.rotated_q(layer, x, inputs)?, None),
+            (None, Some(latent)) => {
+                let [q, k] = self.latent_qk(layer, x, latent, inputs)?;
+                let operands = [k, inputs.index, paging.table, k_cache];
+                self.graph.add(write, &operands)?;
+                (q, None)
+            }
+            (None, None) => {
                 let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
-                let write = KvWrite {
-                    heads: kv,
-                    page_size: paging.page_size,
-                    format: inputs.format,
-                };
                 let operands = [k, v, inputs.index, paging.table, k_cache, v_cache];
                 self.graph.add(write, &operands)?;
                 (q, gate)
@@ -59,6 +69,7 @@ impl GraphBuilder<'_, '_> {
             heads: spec.heads,
             kv_heads: kv.heads,
             head_dim: kv.head_dim,
+            value_dim: cached.value_dim,
             page_size: paging.page_size,
             format: inputs.format,
             window: window.unwrap_or(0),
@@ -79,13 +90,12 @@ impl GraphBuilder<'_, '_> {
             attended = self.graph.add(Binary::Mul, &[attended, gate])?;
         }
         let name = self.layer_name(&names.o, layer);
-        let (attended, width) = match spec.latent {
-            Some(latent) => {
-                let width = u64::from(spec.heads) * u64::from(latent.value_dim);
-                (self.latent_values(attended, latent)?, width)
-            }
-            None => (attended, heads.width()),
-        };
+        let mut value_dim = cached.value_dim;
+        if let Some(latent) = spec.latent {
+            attended = self.latent_values(layer, attended, latent)?;
+            value_dim = latent.value_dim;
+        }
+        let width = u64::from(spec.heads) * u64::from(value_dim);
         let out = self.whole_linear(attended, name, [spec.hidden_size, width])?;
         let [out] = self.with_adapters(LoraGroup::O, layer, attended, [out])?;
         Ok(out)
@@ -101,19 +111,13 @@ impl GraphBuilder<'_, '_> {
     ) -> Result<([ValueId; 3], Option<ValueId>), DecoderError> {
         let (spec, settings) = (self.spec, self.spec.layers[layer]);
         let [heads, kv] = self.head_specs(layer);
-        let [q, k, v] = match spec.latent {
-            Some(latent) => self.latent_qkv(layer, x, latent, inputs)?,
-            None => {
-                let hidden = spec.hidden_size;
-                let [q, k, v] = self.qkv(layer);
-                let q = self.linear(x, &q, hidden)?;
-                let k = self.linear(x, &k, hidden)?;
-                let v = match settings.values_are_keys {
-                    true => k,
-                    false => self.linear(x, &v, hidden)?,
-                };
-                [q, k, v]
-            }
+        let hidden = spec.hidden_size;
+        let [q, k, v] = self.qkv(layer);
+        let q = self.linear(x, &q, hidden)?;
+        let k = self.linear(x, &k, hidden)?;
+        let v = match settings.values_are_keys {
+            true => k,
+            false => self.linear(x, &v, hidden)?,
         };
         let [mut q, mut k, mut v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
         if spec.v_norm {
@@ -155,11 +159,9 @@ impl GraphBuilder<'_, '_> {
         q = self
             .graph
             .add(rope(heads, q_dim), &[q, inputs.index, q_table])?;
-        if spec.latent.is_none() {
-            k = self
-                .graph
-                .add(rope(kv, k_dim), &[k, inputs.index, k_table])?;
-        }
+        k = self
+            .graph
+            .add(rope(kv, k_dim), &[k, inputs.index, k_table])?;
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, true)))?;
         Ok(([q, k, v], gate))
     }
@@ -229,7 +231,8 @@ impl GraphBuilder<'_, '_> {
         ])
     }
 
-    /// Adds the buffers of a layer's keys and values, `[pages, page_size, kv_heads, words of a head]`.
+    /// Adds the buffers of a layer's keys and values, `[pages, page_size, kv_heads, words of a head]`: one buffer for both
+    /// where the cache has keys only.
     pub fn kv_caches(
         &mut self,
         layer: usize,
@@ -237,7 +240,12 @@ impl GraphBuilder<'_, '_> {
         format: CacheFormat,
         suffix: &str,
     ) -> [ValueId; 2] {
-        let HeadSizes { kv_heads, head_dim } = self.spec.head_sizes(layer);
+        let CachedHeads {
+            kv_heads,
+            head_dim,
+            keys_only,
+            ..
+        } = self.spec.cached_heads(layer);
         let shape: Shape = shape![
             paging.pages,
             u64::from(paging.page_size),
@@ -248,9 +256,14 @@ impl GraphBuilder<'_, '_> {
             CacheFormat::F32 => DType::F32,
             _ => DType::U32,
         };
-        ["k", "v"].map(|name| {
+        let mut buffer = |name: &str| {
             let name = format!("{name}{suffix}");
             self.graph.buffer(&name, dtype, shape.clone())
-        })
+        };
+        let k = buffer("k");
+        match keys_only {
+            true => [k, k],
+            false => [k, buffer("v")],
+        }
     }
 }

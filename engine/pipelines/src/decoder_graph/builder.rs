@@ -84,29 +84,32 @@ impl GraphBuilder<'_, '_> {
     }
 
     /// Adds the product of `x` with a weight `[rows, cols]`, and a bias if there is one. Where the weight's columns are
-    /// in another order than the model's, so are those of `x` first, once for all weights of that order.
+    /// in another order than the model's, so are those of `x` first.
     pub fn product(
         &mut self,
         x: ValueId,
         weight: ValueId,
         bias: Option<ValueId>,
     ) -> Result<ValueId, DecoderError> {
-        let name = &self.graph.value(weight).name;
-        let x = match self.weights.column_order(name) {
-            None => x,
-            Some(order) => match self.ordered.get(&(x, order.clone())) {
-                Some(ordered) => *ordered,
-                None => {
-                    let columns = shape![order.len() as u64];
-                    let columns = self.graph.constant_u32(&order, columns)?;
-                    let ordered = self.graph.add(Gather { axis: 1 }, &[x, columns])?;
-                    self.ordered.insert((x, order), ordered);
-                    ordered
-                }
-            },
-        };
+        let name = self.graph.value(weight).name.clone();
+        let x = self.in_order_of(x, &name)?;
         let operands: Vec<ValueId> = [x, weight].into_iter().chain(bias).collect();
         Ok(self.graph.add(Linear, &operands)?)
+    }
+
+    /// Puts the columns of `x` into the order of those of a weight, once for all weights of that order.
+    pub fn in_order_of(&mut self, x: ValueId, weight: &str) -> Result<ValueId, DecoderError> {
+        let Some(order) = self.weights.column_order(weight) else {
+            return Ok(x);
+        };
+        if let Some(ordered) = self.ordered.get(&(x, order.clone())) {
+            return Ok(*ordered);
+        }
+        let columns = shape![order.len() as u64];
+        let columns = self.graph.constant_u32(&order, columns)?;
+        let ordered = self.graph.add(Gather { axis: 1 }, &[x, columns])?;
+        self.ordered.insert((x, order), ordered);
+        Ok(ordered)
     }
 
     /// Refuses a weight whose columns are in another order than the model's.

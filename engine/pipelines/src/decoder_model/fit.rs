@@ -21,7 +21,7 @@ pub(super) fn cache_bytes(
         let cached = layers.filter(|(_, layer)| layer.has_cache());
         let kind =
             cached.filter(|(_, layer)| (rings.is_some() && layer.window.is_some()) == in_rings);
-        kind.map(|(layer, _)| 2 * spec.kv_row_bytes(layer, limits.cache_format))
+        kind.map(|(layer, _)| spec.layer_cache_bytes(layer, limits.cache_format))
             .fold(0, u64::saturating_add)
     };
     let positions = rings.map_or(0, |rings| {
@@ -195,12 +195,8 @@ pub(super) fn fit(
     limits.page_size = limits.page_size.min(longest.max(1));
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
-    // Some kernels have a row of workgroups for each token, or for each of its experts.
-    let rows_per_token = spec
-        .moe
-        .as_ref()
-        .map_or(1, |moe| moe.experts_per_token.max(1));
-    let most_tokens = u64::from((capabilities.max_workgroups / rows_per_token).max(1));
+    // Some kernels have several rows of workgroups for each token.
+    let most_tokens = u64::from((capabilities.max_workgroups / spec.rows_per_token()).max(1));
     limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
     limits.max_batch = limits.max_batch.min(most_tokens);
     limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);

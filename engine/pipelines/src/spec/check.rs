@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use wisp_shaders::params;
 
 use super::{
-    decoder_spec::{DecoderSpec, HeadSizes, LayerSpec, MAX_LAYERS, NormPlacement},
+    decoder_spec::{
+        DecoderSpec, HeadSizes, LatentAttention, LayerSpec, MAX_LAYERS, NormPlacement, QkNorm,
+    },
     error::SpecError,
     feed_forward::{ExpertGroups, FeedForward},
     mixer::{Mamba2Spec, Mixer},
@@ -18,8 +20,8 @@ const MAX_SIZE: u64 = 1 << 28;
 /// The most query heads of a layer.
 const MAX_HEADS: u64 = 4096;
 
-/// The widest head that the attention kernels support.
-const MAX_HEAD_DIM: u64 = params::MAX_HEAD_DIM as u64;
+/// The widest head, of keys and of values, that the attention kernels support.
+const MAX_HEAD_DIM: u64 = params::MAX_VALUE_DIM as u64;
 
 /// The widest head of a recurrent state, and the most rows of one, that the kernels support.
 const MAX_STATE_DIM: u64 = 256;
@@ -204,17 +206,22 @@ impl DecoderSpec {
             return Ok(());
         };
         check_size("the rank of queries", latent.q_rank.unwrap_or(1), MAX_SIZE)?;
-        check_size("the rank of keys and values", latent.kv_rank, MAX_SIZE)?;
-        let (value_dim, head_dim, rotary_dim) = (latent.value_dim, self.head_dim, self.rotary_dim);
-        // What a value lacks to a key's width is filled with elements of the key.
-        let fits = (1..=head_dim).contains(&value_dim)
-            && rotary_dim < head_dim
+        let LatentAttention {
+            kv_rank, value_dim, ..
+        } = latent;
+        check_size("the rank of keys and values", kv_rank.into(), MAX_SIZE)?;
+        check_size("the width of values", value_dim.into(), MAX_HEAD_DIM)?;
+        let (head_dim, rotary_dim) = (self.head_dim, self.rotary_dim);
+        let sizes_fit = kv_rank <= params::MAX_VALUE_DIM
+            && kv_rank.saturating_add(rotary_dim) <= params::MAX_HEAD_DIM
+            && (1..head_dim).contains(&rotary_dim)
             && rotary_dim.is_multiple_of(2)
-            && rotary_dim <= 2 * value_dim
             && self.heads == self.kv_heads;
-        match fits {
+        let is_plain = self.qk_norm == QkNorm::None && !self.v_norm && !self.attention_gate;
+        match sizes_fit && is_plain {
             true => Ok(()),
-            false => Err(SpecError::LatentValues {
+            false => Err(SpecError::Latent {
+                kv_rank,
                 value_dim,
                 head_dim,
                 rotary_dim,

@@ -127,6 +127,19 @@ pub struct HeadSizes {
     pub head_dim: u32,
 }
 
+/// What a layer's KV cache stores for each position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedHeads {
+    /// KV heads.
+    pub kv_heads: u32,
+    /// Elements of a cached head, and of the queries that attend to it.
+    pub head_dim: u32,
+    /// Elements of a value, the first of its head.
+    pub value_dim: u32,
+    /// True if the cache has keys only, of which the values are a part (latent attention).
+    pub keys_only: bool,
+}
+
 impl LayerSpec {
     /// True if the layer has a KV cache of its own.
     pub fn has_cache(&self) -> bool {
@@ -213,14 +226,15 @@ impl QueryScaling {
 }
 
 /// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2"): keys and values come from one vector of a low rank,
-/// but for the elements of keys that rotate, which all heads share.
+/// but for the elements of keys that rotate, which all heads share. Only these are cached: a head's key is their product
+/// with a matrix, by which its query is multiplied instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatentAttention {
     /// The rank of queries; `None` if they are projected at once.
     pub q_rank: Option<u64>,
-    /// The rank of keys and values.
-    pub kv_rank: u64,
-    /// Elements of a value's head, at most those of a key's.
+    /// The rank of keys and values, at most 512.
+    pub kv_rank: u32,
+    /// Elements of a value's head, at most 512.
     pub value_dim: u32,
 }
 
@@ -329,6 +343,34 @@ impl DecoderSpec {
         })
     }
 
+    /// Returns what a layer's KV cache stores. With latent attention it is one head for each position: the vector of low
+    /// rank, and the elements of keys that rotate.
+    pub fn cached_heads(&self, layer: usize) -> CachedHeads {
+        let HeadSizes { kv_heads, head_dim } = self.head_sizes(layer);
+        match self.latent {
+            Some(latent) => CachedHeads {
+                kv_heads: 1,
+                head_dim: latent.kv_rank.saturating_add(self.rotary_dim),
+                value_dim: latent.kv_rank,
+                keys_only: true,
+            },
+            None => CachedHeads {
+                kv_heads,
+                head_dim,
+                value_dim: head_dim,
+                keys_only: false,
+            },
+        }
+    }
+
+    /// Rows of workgroups that some kernels have for each token: one for each of its experts, or for each head with latent
+    /// attention.
+    pub(crate) fn rows_per_token(&self) -> u32 {
+        let experts = self.moe.map_or(1, |moe| moe.experts_per_token);
+        let heads = self.latent.map_or(1, |_| self.heads);
+        experts.max(heads).max(1)
+    }
+
     /// Outputs of a layer's query projection: queries and, where there are any, gates.
     pub(crate) fn query_rows(&self, layer: usize) -> u64 {
         let parts = if self.attention_gate { 2 } else { 1 };
@@ -429,19 +471,30 @@ impl DecoderSpec {
     /// encoder share one cache.
     pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
         if self.encoder.is_some() {
-            return 2 * self.kv_row_bytes(0, format);
+            return self.layer_cache_bytes(0, format);
         }
         let layers = self.layers.iter().enumerate();
         let cached = layers.filter(|(_, layer)| layer.has_cache());
         cached
-            .map(|(layer, _)| 2 * self.kv_row_bytes(layer, format))
+            .map(|(layer, _)| self.layer_cache_bytes(layer, format))
             .fold(0, u64::saturating_add)
     }
 
-    /// Bytes of a layer's keys for one position, and as many of its values.
+    /// Bytes of a layer's keys for one position, and as many of its values, if the cache has them.
     pub fn kv_row_bytes(&self, layer: usize, format: CacheFormat) -> u64 {
-        let HeadSizes { kv_heads, head_dim } = self.head_sizes(layer);
+        let CachedHeads {
+            kv_heads, head_dim, ..
+        } = self.cached_heads(layer);
         u64::from(kv_heads) * self.cache_format(format).head_words(head_dim) * 4
+    }
+
+    /// Bytes of a layer's KV cache for one position.
+    pub fn layer_cache_bytes(&self, layer: usize, format: CacheFormat) -> u64 {
+        let row = self.kv_row_bytes(layer, format);
+        match self.cached_heads(layer).keys_only {
+            true => row,
+            false => 2 * row,
+        }
     }
 
     /// The format in which the KV cache is stored if `format` is requested. An encoder's cache lasts

@@ -41,11 +41,15 @@ pub enum SpecError {
     /// Occurs when queries grow with their position, but only a part of each head rotates.
     #[error("queries are scaled by position, which is supported only where whole heads rotate")]
     PartialQueryScaling,
-    /// Occurs when the values of latent attention have more elements than its keys, or far fewer.
+    /// Occurs when latent attention has sizes or parts that are not supported.
     #[error(
-        "values of {value_dim} elements do not fit keys of {head_dim}, of which {rotary_dim} rotate"
+        "latent attention of rank {kv_rank} over heads of {head_dim} elements, of which {rotary_dim} rotate, and values of \
+         {value_dim} is not supported: the rank is at most 512 and, with what rotates, 576; a part of a head rotates, an even \
+         number of elements; and each head has keys of its own, without norms or gates"
     )]
-    LatentValues {
+    Latent {
+        /// The rank of keys and values.
+        kv_rank: u32,
         /// Elements of a value's head.
         value_dim: u32,
         /// Elements of a key's head.

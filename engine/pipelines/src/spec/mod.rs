@@ -40,8 +40,8 @@ mod tensor_names;
 
 pub(crate) use check::check_layers;
 pub use decoder_spec::{
-    DecoderSizes, DecoderSpec, HeadSizes, LatentAttention, LayerSpec, NormPlacement, QkNorm,
-    QueryScaling, RopeSettings,
+    CachedHeads, DecoderSizes, DecoderSpec, HeadSizes, LatentAttention, LayerSpec, NormPlacement,
+    QkNorm, QueryScaling, RopeSettings,
 };
 pub use encoder::{EncoderSpec, ScoreActivation, ScoreHead};
 pub use error::SpecError;

@@ -84,6 +84,7 @@ pub(super) fn fit(
     // The cache has up to twice as many positions as there are tokens.
     let widest = [
         heads * u64::from(spec.head_dim),
+        u64::from(spec.heads) * u64::from(spec.cached_heads(0).head_dim),
         2 * spec.intermediate_size,
         spec.hidden_size,
         spec.kv_row_bytes(0, limits.cache_format) / 2,

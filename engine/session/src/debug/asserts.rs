@@ -101,6 +101,17 @@ const ASSERTS: &[(&str, Rule)] = &[
             max_pages: p.max_pages,
         }))
     }),
+    ("key_write.", |call, _| {
+        let p: KvWriteParams = call.params()?;
+        Some(Assert::Pages(Pages {
+            count: p.tokens,
+            index: 2,
+            table: 3,
+            cache: 4,
+            page_size: p.page_size,
+            max_pages: p.max_pages,
+        }))
+    }),
     ("rope_kv_write.", rope_kv_write),
     ("norm_rope_kv_write.", rope_kv_write),
 ];

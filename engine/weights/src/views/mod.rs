@@ -48,11 +48,15 @@ pub enum View {
         /// The distance from a row to the next.
         step: u64,
     },
-    /// The matrices `[matrices, rows, cols]` of a tensor in any encoding, each transposed, as rows `[matrices * cols,
-    /// rows]` of F32.
+    /// Rows of each of the matrices of a tensor in any encoding, each transposed: `[matrices, cols, rows]`. Elements of F32,
+    /// F16 and BF16 stay as they are; blocks cannot be transposed and become F32.
     TransposedMatrices {
-        /// The name of the tensor.
+        /// The name of the tensor, `[matrices * rows of a matrix, cols]`.
         tensor: String,
+        /// The number of matrices.
+        matrices: u64,
+        /// The rows of each matrix that are transposed.
+        rows: Range<u64>,
     },
     /// A function of each element of rows of F32 tensors, as in [`View::Rows`].
     Mapped {
@@ -162,9 +166,14 @@ impl<'a> Views<'a> {
                 let view = Mxfp4Rows::new(self.source, name, tensors, [first, step], shape)?;
                 (view.encoding(), view.byte_len(), Origin::Mxfp4(view))
             }
-            View::TransposedMatrices { tensor } => {
-                let view = TransposedMatrices::new(self.source, name, tensor, shape)?;
-                (Encoding::F32, view.byte_len(), Origin::Transposed(view))
+            View::TransposedMatrices {
+                tensor,
+                matrices,
+                rows,
+            } => {
+                let view =
+                    TransposedMatrices::new(self.source, name, tensor, (matrices, rows), shape)?;
+                (view.encoding(), view.byte_len(), Origin::Transposed(view))
             }
             View::Mapped { rows, function } => {
                 let stacked = StackedRows::new(self.source, name, &rows, shape)?;

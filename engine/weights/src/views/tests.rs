@@ -246,8 +246,12 @@ fn quantized_matrices() -> Checkpoint {
 fn transposed_matrices_of_blocks_are_read_in_any_range() {
     let checkpoint = quantized_matrices();
     let mut views = Views::new(&checkpoint);
-    let view = || View::TransposedMatrices { tensor: "k".into() };
-    views.add("v", view(), &[64, 3]).unwrap();
+    let view = || View::TransposedMatrices {
+        tensor: "k".into(),
+        matrices: 2,
+        rows: 0..3,
+    };
+    views.add("v", view(), &[2, 32, 3]).unwrap();
     let info = views.find("v").unwrap();
     assert_eq!((info.encoding().unwrap(), info.len), (Encoding::F32, 768));
     let all: Vec<f32> = (0..192)
@@ -267,4 +271,46 @@ fn transposed_matrices_of_blocks_are_read_in_any_range() {
         error.contains("[2, 3, 32]") && error.contains("[3, 64]"),
         "{error}"
     );
+}
+
+#[test]
+fn some_rows_of_matrices_are_transposed_in_their_own_precision() {
+    use crate::gguf::GgufHeaderBuilder;
+    for encoding in [Encoding::F32, Encoding::F16, Encoding::BF16] {
+        let bytes: Vec<u8> = match encoding {
+            Encoding::F32 => (0..30u32).flat_map(u32::to_le_bytes).collect(),
+            _ => (0..30u16).flat_map(u16::to_le_bytes).collect(),
+        };
+        let mut header = GgufHeaderBuilder::default();
+        header.key(
+            "general.architecture",
+            crate::gguf::Value::String("test".into()),
+        );
+        let ggml_type = encoding.ggml_type().unwrap();
+        header.tensor("k", ggml_type, &[10, 3], bytes.len() as u64);
+        let mut file = header.bytes();
+        file.extend(&bytes);
+        let checkpoint = Checkpoint::from_bytes("test.gguf", file).unwrap();
+        let mut views = Views::new(&checkpoint);
+        let view = |matrices, rows| View::TransposedMatrices {
+            tensor: "k".into(),
+            matrices,
+            rows,
+        };
+        views.add("v", view(2, 1..4), &[2, 3, 3]).unwrap();
+        let info = views.find("v").unwrap();
+        assert_eq!(info.encoding().unwrap(), encoding);
+        let found = pollster::block_on(views.read("v", 0..info.len)).unwrap();
+        let size = bytes.len() / 30;
+        let numbers = found.chunks(size).map(|element| u32::from(element[0]));
+        // Rows 1 to 3 of both matrices of 5 rows.
+        let expected = (0..18).map(|i| {
+            let (matrix, col, row) = (i / 9, i / 3 % 3, i % 3);
+            (matrix * 5 + row + 1) * 3 + col
+        });
+        assert!(numbers.eq(expected), "{encoding}: {found:?}");
+        for (matrices, rows) in [(0, 0..0), (3, 0..3), (2, 3..6), (2, 1..3)] {
+            assert!(views.add("w", view(matrices, rows), &[2, 3, 3]).is_err());
+        }
+    }
 }

@@ -19,6 +19,7 @@ const ATTENTION: AttentionSpec = AttentionSpec {
     heads: 2,
     kv_heads: 2,
     head_dim: 4,
+    value_dim: 4,
     page_size: 16,
     format: CacheFormat::F32,
     window: 0,
@@ -165,6 +166,20 @@ fn attention_needs_matching_heads_and_caches() {
         &[x, cache, cache, index, page_table],
         "attention: the page size must be at least 1 position",
     );
+    for value_dim in [0, 5] {
+        let long = Op::Attention(AttentionSpec {
+            value_dim,
+            ..ATTENTION
+        });
+        b.assert_refused(
+            long,
+            &[x, cache, cache, index, page_table],
+            &format!(
+                "attention: heads of 4 elements with values of {value_dim}; the most are 576 and 512, and a value is a part \
+                 of a head"
+            ),
+        );
+    }
 }
 
 #[test]

@@ -20,13 +20,16 @@ fn attention_needs_valid_heads_and_pages() {
         heads: 2,
         kv_heads: 1,
         head_dim: 4,
+        value_dim: 3,
         page_size: 2,
         max_pages: 3,
         ..Default::default()
     };
     assert_rejected!("attention.f32", attention,
-        head_dim = 0 => "head_dim must be from 1 to 512, it is 0",
-        head_dim = 513 => "head_dim must be from 1 to 512, it is 513",
+        head_dim = 0 => "head_dim must be from 1 to 576, it is 0",
+        head_dim = 577 => "head_dim must be from 1 to 576, it is 577",
+        value_dim = 0 => "value_dim must be from 1 to 4, it is 0",
+        value_dim = 5 => "value_dim must be from 1 to 4, it is 5",
         kv_heads = 3 => "heads must be a multiple of kv_heads, 3, it is 2",
         page_size = 0 => "page_size must be at least 1, it is 0",
     );

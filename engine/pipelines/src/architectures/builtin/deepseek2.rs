@@ -17,7 +17,7 @@ pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
             Some(Value::U32(spec.latent?.q_rank.unwrap_or(0) as u32))
         })
         .gguf_key("attention.kv_lora_rank", |spec| {
-            Some(Value::U32(spec.latent?.kv_rank as u32))
+            Some(Value::U32(spec.latent?.kv_rank))
         })
         .gguf_key("attention.value_length", |spec| {
             Some(Value::U32(spec.latent?.value_dim))
@@ -58,7 +58,7 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
     let value_dim = metadata.optional_u32("attention.value_length_mla")?;
     spec.latent = Some(LatentAttention {
         q_rank: q_rank.filter(|rank| *rank > 0).map(u64::from),
-        kv_rank: metadata.u32("attention.kv_lora_rank")?.into(),
+        kv_rank: metadata.u32("attention.kv_lora_rank")?,
         value_dim: match value_dim {
             Some(value_dim) => value_dim,
             None => metadata.u32("attention.value_length")?,

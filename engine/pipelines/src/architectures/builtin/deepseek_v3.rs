@@ -37,7 +37,7 @@ pub(super) fn with_latent_attention(config: &HfConfig) -> Result<DecoderSpec, Ar
     let mut spec = config.decoder_spec()?;
     spec.latent = Some(LatentAttention {
         q_rank: config.optional_u64("q_lora_rank")?,
-        kv_rank: config.u64("kv_lora_rank")?,
+        kv_rank: config.u32("kv_lora_rank")?,
         value_dim: config.u32("v_head_dim")?,
     });
     spec.rotary_dim = config.u32("qk_rope_head_dim")?;
