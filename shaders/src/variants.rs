@@ -242,6 +242,13 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("mamba2_scan",    "serial",   "linear_recurrence", &["mamba", "serial"], &[("WG", 8), ("COLS", 8), ("ROWS", 256)], DeviceClass::Software, ANY),
     variant("mamba2_scan",    "head128",  "linear_recurrence", &["mamba"], &[("WG", 64), ("COLS", 8), ("ROWS", 16), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("mamba2_scan",    "baseline", "linear_recurrence", &["mamba"], &[("WG", 64), ("COLS", 8), ("ROWS", 32)], DeviceClass::Any, ANY),
+    // Prompts, in chunks of tokens.
+    variant("gated_delta_rule_scores", "baseline", "linear_recurrence_scores", &[], &[], DeviceClass::Any, ANY),
+    variant("gated_delta_rule_chunked", "serial", "linear_recurrence_chunked_serial", &["serial"], &[("WG", 8), ("ROWS", 256)], DeviceClass::Software, ANY),
+    variant("gated_delta_rule_chunked", "baseline", "linear_recurrence_chunked", &[], &[("WG", 128), ("COLS", 32)], DeviceClass::Any, ANY),
+    variant("mamba2_scan_scores", "baseline", "linear_recurrence_scores", &["mamba"], &[], DeviceClass::Any, ANY),
+    variant("mamba2_scan_chunked", "serial",   "linear_recurrence_chunked_serial", &["mamba", "serial"], &[("WG", 8), ("ROWS", 256)], DeviceClass::Software, ANY),
+    variant("mamba2_scan_chunked", "baseline", "linear_recurrence_chunked", &["mamba"], &[("WG", 128), ("COLS", 32)], DeviceClass::Any, ANY),
     variant("top_k",          "baseline", "top_k",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  DeviceClass::Any, ANY),

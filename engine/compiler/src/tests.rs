@@ -4,6 +4,7 @@ mod attention;
 mod fusion;
 mod int8;
 mod lora;
+mod recurrence;
 
 use super::*;
 use wisp_graph::{

@@ -134,6 +134,12 @@ pub fn twin(op: &str) -> Option<Twin> {
         "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,
         "gated_delta_rule" | "mamba2_scan" => linear_recurrence::linear_recurrence,
+        "gated_delta_rule_chunked" | "mamba2_scan_chunked" => {
+            linear_recurrence::linear_recurrence_chunked
+        }
+        "gated_delta_rule_scores" | "mamba2_scan_scores" => {
+            linear_recurrence::linear_recurrence_scores
+        }
         "gather" => gather::gather,
         "layer_norm" => norm::layer_norm,
         "lora_expand" => lora_expand::lora_expand,

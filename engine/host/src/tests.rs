@@ -5,6 +5,7 @@ mod elements;
 mod errors;
 mod expert_speed;
 mod int8;
+mod linear_recurrence;
 mod products;
 mod sampling;
 

@@ -3,65 +3,92 @@
 use wisp_shaders::params::LinearRecurrenceParams;
 use wisp_tests::{
     guarded::{Hostile, check_hostile},
-    kernels::{Case, case, check, close, exact, noise, replaced},
+    kernels::{Case, Memory, case, check, close, exact, noise, replaced},
 };
 
 use crate::spans::{BATCHES, HOSTILE, ROWS, hostile_spans, ragged};
 
-const OPS: [(&str, bool); 2] = [("gated_delta_rule", false), ("mamba2_scan", true)];
+pub(crate) const OPS: [(&str, bool); 2] = [("gated_delta_rule", false), ("mamba2_scan", true)];
 
 /// Heads of keys and of values, and their elements.
-type Sizes = [usize; 4];
+pub(crate) type Sizes = [usize; 4];
 
-fn recurrence(
+pub(crate) const SIZES: [Sizes; 5] = [
+    [1, 1, 1, 1],
+    [1, 2, 7, 9],
+    [2, 2, 33, 5],
+    [1, 3, 128, 20],
+    [1, 1, 200, 11],
+];
+
+/// The parameters of a call.
+pub(crate) fn params(
     is_mamba: bool,
     [k_heads, v_heads, k_dim, v_dim]: Sizes,
     tokens: usize,
-    spans: &[[u32; 4]],
-) -> Case {
-    let params = LinearRecurrenceParams {
+    batch: usize,
+) -> LinearRecurrenceParams {
+    LinearRecurrenceParams {
         tokens: tokens as u32,
-        batch: spans.len() as u32,
+        batch: batch as u32,
         k_heads: k_heads as u32,
         v_heads: v_heads as u32,
         k_dim: k_dim as u32,
         v_dim: v_dim as u32,
         eps: 1e-6,
-        scale: 1.0 / (k_dim as f32).sqrt(),
-    };
-    let width = v_heads * v_dim;
+        scale: match is_mamba {
+            true => 1.0,
+            false => 1.0 / (k_dim as f32).sqrt(),
+        },
+    }
+}
+
+/// The input, the gates, and the heads' rates of decay and biases. Rates spread over `e^-rates` to `e^rates`.
+pub(crate) fn inputs(is_mamba: bool, sizes: Sizes, tokens: usize, rates: f32) -> Vec<Vec<f32>> {
+    let [k_heads, v_heads, k_dim, v_dim] = sizes;
     let gates = if is_mamba { 1 } else { 2 };
-    let mut memory = vec![
-        exact(&noise(1, tokens * (2 * k_heads * k_dim + width))),
-        exact(&noise(2, tokens * gates * v_heads)),
-        exact(&noise(3, v_heads)),
-        exact(&noise(4, v_heads)),
-        // Behind the batch's spans there may be others.
+    let a_log = noise(3, v_heads).into_iter().map(|x| rates * x);
+    vec![
+        noise(1, tokens * (2 * k_heads * k_dim + v_heads * v_dim)),
+        noise(2, tokens * gates * v_heads),
+        a_log.collect(),
+        noise(4, v_heads),
+    ]
+}
+
+/// The spans, with others behind those of the batch, and the states and results to be written.
+pub(crate) fn sequences(
+    [_, v_heads, k_dim, v_dim]: Sizes,
+    tokens: usize,
+    spans: &[[u32; 4]],
+) -> Vec<Memory> {
+    vec![
         exact(&[spans, &[[0, 1, 0, 0]]].concat()),
         replaced(&noise(5, ROWS * v_heads * k_dim * v_dim), 1e-5),
-        close(tokens * width, 1e-5),
-    ];
+        close(tokens * v_heads * v_dim, 1e-5),
+    ]
+}
+
+fn recurrence(is_mamba: bool, sizes: Sizes, tokens: usize, spans: &[[u32; 4]]) -> Case {
+    let [_, v_heads, k_dim, v_dim] = sizes;
+    let inputs = inputs(is_mamba, sizes, tokens, 1.0);
+    let mut memory: Vec<Memory> = inputs.iter().map(|x| exact(x)).collect();
+    memory.extend(sequences(sizes, tokens, spans));
     if is_mamba {
         memory.push(exact(&noise(6, v_heads)));
     }
-    case(params, memory, &[width, spans.len()], k_dim)
+    let params = params(is_mamba, sizes, tokens, spans.len());
+    case(params, memory, &[v_heads * v_dim, spans.len()], k_dim)
 }
 
 #[test]
 fn kernels_match_the_twin() {
-    let sizes: [Sizes; 5] = [
-        [1, 1, 1, 1],
-        [1, 2, 7, 9],
-        [2, 2, 33, 5],
-        [1, 3, 128, 20],
-        [1, 1, 200, 11],
-    ];
     let batches: Vec<_> = BATCHES.iter().map(|sequences| ragged(sequences)).collect();
     for (op, is_mamba) in OPS {
         let cases: Vec<Case> = batches
             .iter()
             .flat_map(|(index, spans)| {
-                sizes.map(|sizes| recurrence(is_mamba, sizes, index.len(), spans))
+                SIZES.map(|sizes| recurrence(is_mamba, sizes, index.len(), spans))
             })
             .collect();
         check(op, &cases);

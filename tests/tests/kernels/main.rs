@@ -18,6 +18,7 @@ mod gather;
 mod half_precision;
 mod kv_write;
 mod linear_recurrence;
+mod linear_recurrence_chunked;
 mod lora_expand;
 mod lora_shrink;
 mod map;
@@ -73,6 +74,8 @@ const TESTED: &[&str] = &[
     "gated",
     "gated_causal_conv",
     "gated_delta_rule",
+    "gated_delta_rule_chunked",
+    "gated_delta_rule_scores",
     "gather",
     "key_write",
     "kv_write",
@@ -80,6 +83,8 @@ const TESTED: &[&str] = &[
     "lora_expand",
     "lora_shrink",
     "mamba2_scan",
+    "mamba2_scan_chunked",
+    "mamba2_scan_scores",
     "map",
     "matmul",
     "matmul_experts",

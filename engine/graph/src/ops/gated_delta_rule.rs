@@ -1,8 +1,8 @@
 //! `gated_delta_rule`: the recurrence of a gated delta net over the sequences of a batch.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::LinearRecurrenceParams;
-use wisp_types::{DType, Shape};
+use wisp_shaders::params::{CHUNK, COLUMN_STEP, LinearRecurrenceParams};
+use wisp_types::{Capabilities, DType, Shape};
 
 use super::{
     Inferred, Op, OpRules,
@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     error::OpProblem,
-    lowering::{LoweringError, Memory, NodeValues, OpLowering, Size, params},
+    lowering::{
+        KernelCall, LoweringError, Memory, NodeValues, OpLowering, RunCondition, Size, params,
+    },
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -91,9 +93,18 @@ impl OpRules for GatedDeltaRule {
             scale: 1.0 / (self.k_dim as f32).sqrt(),
             ..Default::default()
         };
-        let mut bindings = op.operands(node.inputs)?;
-        bindings.push(op.result(node.outputs[0]));
-        lower_recurrence(op, fixed, [node.inputs[0], node.inputs[4]], bindings)
+        let [qkv, gates, a_log, dt_bias, spans, state] =
+            [0, 1, 2, 3, 4, 5].map(|at| node.inputs[at]);
+        let operands = RecurrenceOperands {
+            qkv,
+            gates,
+            a_log,
+            dt_bias,
+            spans,
+            state,
+            d: None,
+        };
+        lower_recurrence(op, fixed, operands, node.outputs[0])
     }
 }
 
@@ -111,19 +122,83 @@ pub(super) fn expect_matrices(state: &Value, [rows, cols]: [u64; 2]) -> Result<(
     }
 }
 
-/// Adds the call of a linear recurrence over a value of one row for each token, and spans.
+/// The fewest tokens of a run that is computed in chunks, and the fewest for each sequence on average.
+const MIN_CHUNKED: [u64; 2] = [16, 8];
+
+/// What a linear recurrence is computed of.
+pub(super) struct RecurrenceOperands {
+    pub(super) qkv: ValueId,
+    pub(super) gates: ValueId,
+    pub(super) a_log: ValueId,
+    pub(super) dt_bias: ValueId,
+    pub(super) spans: ValueId,
+    pub(super) state: ValueId,
+    /// Only of Mamba 2.
+    pub(super) d: Option<ValueId>,
+}
+
+/// Adds the calls of a linear recurrence, of which each run makes those for its sizes: in chunks for many tokens,
+/// token by token for few.
 pub(super) fn lower_recurrence(
     op: &mut OpLowering<'_>,
     fixed: LinearRecurrenceParams,
-    [x, spans]: [ValueId; 2],
-    bindings: Vec<Memory>,
+    operands: RecurrenceOperands,
+    result: ValueId,
 ) -> Result<(), LoweringError> {
-    let [tokens, batch] = [x, spans].map(|id| op.rows(id));
-    let width = u64::from(fixed.v_heads) * u64::from(fixed.v_dim);
-    let grid = [Size::fixed(width), batch.clone()];
-    let params = params(
-        &fixed,
-        runtime_fields!(LinearRecurrenceParams, tokens = tokens, batch = batch),
+    let [tokens, batch] = [operands.qkv, operands.spans].map(|id| op.rows(id));
+    let [min_tokens, min_each] = MIN_CHUNKED.map(Size::fixed);
+    let many = RunCondition::all([
+        [min_tokens, tokens.clone()],
+        [batch.times(&min_each), tokens.clone()],
+    ]);
+    let [qkv, spans, state] = [
+        op.operand(operands.qkv)?,
+        op.operand(operands.spans)?,
+        op.operand(operands.state)?,
+    ];
+    let gates = op.operands(&[operands.gates, operands.a_log, operands.dt_bias])?;
+    let d = operands.d.map(|d| op.operand(d)).transpose()?;
+    let out = op.result(result);
+    let [k_heads, v_heads, v_dim] = [fixed.k_heads, fixed.v_heads, fixed.v_dim].map(u64::from);
+    let fields = runtime_fields!(
+        LinearRecurrenceParams,
+        tokens = tokens.clone(),
+        batch = batch.clone()
     );
-    op.call_over_rows(op.op(), fixed.k_dim, grid, params, bindings)
+    let (params, label) = (params(&fixed, fields), op.op());
+    let call =
+        |part: &str, grid, bindings: &[&[Memory]], condition: Option<RunCondition>| KernelCall {
+            kernel: format!("{label}{part}"),
+            cols: fixed.k_dim.into(),
+            label: label.into(),
+            grid,
+            params: params.clone(),
+            bindings: bindings.concat(),
+            conditions: Vec::from_iter(condition),
+        };
+    let (inputs, outputs) = (&[&[qkv], &gates[..]].concat()[..], &[spans, state, out]);
+    let grid = [Size::fixed(v_heads * v_dim), batch.clone()];
+    // The host is as fast token by token: its cores compute both from their own caches.
+    let in_chunks = *op.target() != Capabilities::HOST;
+    let few = in_chunks.then(|| many.clone().negated());
+    op.add_call(call("", grid, &[inputs, outputs, d.as_slice()], few))?;
+    if !in_chunks {
+        return Ok(());
+    }
+
+    // Four factors, the scores and, of the delta rule, a row of the inverse.
+    let matrices = if d.is_some() { 1 } else { 2 };
+    let row = Size::fixed(v_heads * (4 + matrices * u64::from(CHUNK)));
+    let scores = op.scratch(tokens.times(&row));
+    let grid = [Size::fixed(k_heads), tokens];
+    op.add_call(call(
+        "_scores",
+        grid,
+        &[inputs, &[scores]],
+        Some(many.clone()),
+    ))?;
+    let columns = v_dim.next_multiple_of(COLUMN_STEP.into());
+    let grid = [Size::fixed(v_heads * columns), batch];
+    let bindings = [&[qkv, scores], &outputs[..], d.as_slice()];
+    op.add_call(call("_chunked", grid, &bindings, Some(many)))
 }

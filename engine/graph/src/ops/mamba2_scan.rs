@@ -6,7 +6,7 @@ use wisp_types::{DType, Shape};
 
 use super::{
     Inferred, Op, OpRules,
-    gated_delta_rule::{MAX_K_DIM, expect_matrices, lower_recurrence},
+    gated_delta_rule::{MAX_K_DIM, RecurrenceOperands, expect_matrices, lower_recurrence},
     operands::{expect, expect_spans, expect_width},
 };
 use crate::{
@@ -86,9 +86,15 @@ impl OpRules for Mamba2Scan {
             scale: 1.0,
             ..Default::default()
         };
-        let mut bindings = op.operands(&[xbc, steps, a_log, step_bias, spans, state])?;
-        bindings.push(op.result(node.outputs[0]));
-        bindings.push(op.operand(d)?);
-        lower_recurrence(op, fixed, [xbc, spans], bindings)
+        let operands = RecurrenceOperands {
+            qkv: xbc,
+            gates: steps,
+            a_log,
+            dt_bias: step_bias,
+            spans,
+            state,
+            d: Some(d),
+        };
+        lower_recurrence(op, fixed, operands, node.outputs[0])
     }
 }
