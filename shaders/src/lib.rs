@@ -174,7 +174,7 @@ mod tests {
         // Two ops measure a device.
         assert_eq!(
             ops.len(),
-            33 + 2
+            37 + 2
                 + 4 * variants::ENCODINGS.len()
                 + 3 * variants::INT8_ENCODINGS.len()
                 + 10 * variants::CACHES.len()

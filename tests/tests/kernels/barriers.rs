@@ -22,6 +22,10 @@ fn tests_of(op: &str) -> &str {
         "add_layer_norm" | "add_rms_norm" | "layer_norm" | "rms_norm" => "norm",
         "gated_causal_conv" => "causal_conv",
         "gated_delta_rule" | "mamba2_scan" => "linear_recurrence",
+        _ if op.starts_with("gated_delta_rule") || op.starts_with("mamba2_scan") => {
+            "linear_recurrence_chunked"
+        }
+        "key_write" => "kv_write",
         "matmul_gated_int8" | "matmul_experts_int8" => "matmul_int8",
         "norm_rope_kv_write" => "rope_kv_write",
         _ if op.starts_with("attention") || op.starts_with("full_attention") => "attention",
