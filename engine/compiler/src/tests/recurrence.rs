@@ -7,11 +7,13 @@ use super::*;
 /// Both recurrences, of 4 heads of 8 elements with states of 16 rows.
 fn graph() -> Graph {
     let mut g = Graph::new("recurrence");
-    let [x, gates] = [96u64, 8].map(|width| g.input("x", DType::F32, shape!["tokens", width]));
-    let [xbc, steps] = [64u64, 4].map(|width| g.input("y", DType::F32, shape!["tokens", width]));
+    let mut tokens = |name, width: u64| g.input(name, DType::F32, shape!["tokens", width]);
+    let [qkv, gates] = [tokens("qkv", 96), tokens("gates", 8)];
+    let [xbc, steps] = [tokens("xbc", 64), tokens("steps", 4)];
     let heads = g.input("heads", DType::F32, shape![4u64]);
     let spans = g.input("spans", DType::U32, shape!["batch", 4u64]);
-    let states = [1, 2].map(|_| g.buffer("state", DType::F32, shape!["rows", 64u64, 8u64]));
+    let states =
+        ["a_state", "b_state"].map(|name| g.buffer(name, DType::F32, shape!["rows", 64u64, 8u64]));
     let delta_rule = GatedDeltaRule {
         k_heads: 2,
         v_heads: 4,
@@ -26,7 +28,7 @@ fn graph() -> Graph {
         head_dim: 8,
     };
     let a = g
-        .add(delta_rule, &[x, gates, heads, heads, spans, states[0]])
+        .add(delta_rule, &[qkv, gates, heads, heads, spans, states[0]])
         .unwrap();
     let b = g
         .add(scan, &[xbc, steps, heads, heads, heads, spans, states[1]])

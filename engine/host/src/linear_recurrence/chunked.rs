@@ -155,8 +155,8 @@ fn run_chunk(
         after *= factors[0];
     }
     let mut keys: [&[f32]; C] = [&[]; C];
-    for i in part.begin..part.end {
-        [_, keys[i], _] = sizes.token(inputs.qkv, part.first + i, head);
+    for (i, key) in keys.iter_mut().enumerate().take(part.end).skip(part.begin) {
+        [_, *key, _] = sizes.token(inputs.qkv, part.first + i, head);
     }
     let (keys, left) = (&keys[part.begin..part.end], &left[part.begin..]);
     for (k, row) in tile.iter_mut().enumerate() {

@@ -16,7 +16,6 @@ type Sizes = [usize; 4];
 struct Tokens {
     is_mamba: bool,
     sizes: Sizes,
-    count: usize,
     qkv: Vec<f32>,
     gates: Vec<f32>,
     a_log: Vec<f32>,
@@ -32,7 +31,6 @@ impl Tokens {
         let mut tokens = Tokens {
             is_mamba,
             sizes,
-            count,
             qkv: Vec::new(),
             gates: Vec::new(),
             a_log: a_log.collect(),
