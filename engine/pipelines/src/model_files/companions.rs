@@ -1,13 +1,12 @@
 //! The files that a checkpoint may have beside its weights.
 
+use super::files::MODELOPT_CONFIG;
+
 /// The index of safetensors in several files.
 pub(crate) const SAFETENSORS_INDEX: &str = "model.safetensors.index.json";
 
 /// The index of PyTorch's weights in several files.
 pub(crate) const PYTORCH_INDEX: &str = "pytorch_model.bin.index.json";
-
-/// Where ModelOpt describes how weights are quantised, in checkpoints whose `config.json` does not.
-pub(crate) const MODELOPT_CONFIG: &str = "hf_quant_config.json";
 
 /// Files beside the weights that describe a model and its tokenizer.
 pub(crate) const COMPANIONS: &[&str] = &[

@@ -13,13 +13,16 @@ use wisp_text::{
 use wisp_weights::{Checkpoint, FileBytes, QuantizationConfig, WeightSource};
 
 use super::{
-    chat_prompt::prepare_chat, companions::MODELOPT_CONFIG, dense::Dense, error::ModelFilesError,
-    gguf_tokenizer::tokenizer, sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
+    chat_prompt::prepare_chat, dense::Dense, error::ModelFilesError, gguf_tokenizer::tokenizer,
+    sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
 };
 use crate::{
     architectures::{GgufMetadata, ModelSpec},
     spec::{EncoderSpec, ScoreHead},
 };
+
+/// Where ModelOpt describes how weights are quantised, in checkpoints whose `config.json` does not.
+pub(crate) const MODELOPT_CONFIG: &str = "hf_quant_config.json";
 
 /// What a model's files say, before anything is loaded to a device.
 #[derive(Debug)]

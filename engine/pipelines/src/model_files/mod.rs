@@ -29,9 +29,11 @@ mod stop_tokens;
 
 pub(crate) use chat_prompt::prepare_chat;
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use companions::{COMPANIONS, MODELOPT_CONFIG, PYTORCH_INDEX, SAFETENSORS_INDEX};
+pub(crate) use companions::{COMPANIONS, PYTORCH_INDEX, SAFETENSORS_INDEX};
 pub use dense::Dense;
 pub use error::ModelFilesError;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use files::MODELOPT_CONFIG;
 pub use files::ModelFiles;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub(crate) use files::{read_config, read_generation_config};
