@@ -18,7 +18,7 @@ before(async () => {
   const virtual = {
     "/page.gguf": file(Buffer.from("<!doctype html><title>no</title>")), "/tiny.gguf": file(tiny),
     // Its cache of 4096 tokens takes two buffers of a gigabyte, for which SwiftShader has no memory.
-    "/wide.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1024, headWidth: 64, vocab: 64, context: 4096 }),
+    "/wide.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1024, headWidth: 128, vocab: 64, context: 4096 }),
   };
   server = await serve({ mounts: { "/": PAGE }, virtual });
   context = await launch();
