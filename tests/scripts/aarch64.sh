@@ -27,6 +27,6 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /us
 for QEMU_CPU in $PROCESSORS; do
   export QEMU_CPU
   outcome=$(cargo test --locked --target "$TARGET" -p wisp-weights -p wisp-host --lib -- "$@" 2>&1) || { echo "$outcome"; exit 1; }
-  passed=$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' <<<"$outcome" | paste -sd+ | bc)
+  passed=$(awk '/^test result: ok/ { sum += $4 } END { print sum }' <<<"$outcome")
   echo "$QEMU_CPU: $passed passed"
 done
