@@ -63,9 +63,15 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
     if feature("subgroups") && min_subgroup.is_empty() {
         return Err(format!("{name}: there is no constant `MIN_SUBGROUP`"));
     }
+    // Browsers have no cooperative matrices, and their module is downloaded.
+    let in_browser = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "wasm32");
+    let wgsl = match in_browser && matrix_size(variant) > 0 {
+        true => "\"\"".to_string(),
+        false => format!("include_str!({file:?})"),
+    };
     let switches: Vec<_> = SWITCHES.iter().filter(|name| feature(name)).collect();
     Ok(format!(
-        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
+        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: {wgsl}, \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
