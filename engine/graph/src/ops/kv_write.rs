@@ -16,8 +16,8 @@ use crate::{
     value::{Value, ValueId},
 };
 
-/// Writes each token's key and value into its sequence's pages of a KV cache, or only the key, where values are a part of
-/// the keys.
+/// Writes each token's key and value into its sequence's pages of a KV cache, or its key alone for attention that reads
+/// values as the first elements of keys.
 ///
 /// Operands: `k`, `v f32 [tokens, kv_heads * head_dim]`; `index u32 [tokens, 2]`, each token's sequence
 /// and position; `page_table u32 [batch, max_pages]`, the pages of each sequence; `k_cache`, `v_cache`,

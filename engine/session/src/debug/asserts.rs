@@ -90,31 +90,24 @@ const ASSERTS: &[(&str, Rule)] = &[
         };
         last.then_some(Assert::Range(range))
     }),
-    ("kv_write.", |call, _| {
-        let p: KvWriteParams = call.params()?;
-        Some(Assert::Pages(Pages {
-            count: p.tokens,
-            index: 3,
-            table: 4,
-            cache: 5,
-            page_size: p.page_size,
-            max_pages: p.max_pages,
-        }))
-    }),
-    ("key_write.", |call, _| {
-        let p: KvWriteParams = call.params()?;
-        Some(Assert::Pages(Pages {
-            count: p.tokens,
-            index: 2,
-            table: 3,
-            cache: 4,
-            page_size: p.page_size,
-            max_pages: p.max_pages,
-        }))
-    }),
+    ("kv_write.", |call, _| cache_write(call, 3)),
+    ("key_write.", |call, _| cache_write(call, 2)),
     ("rope_kv_write.", rope_kv_write),
     ("norm_rope_kv_write.", rope_kv_write),
 ];
+
+/// The pages of a write to the cache, whose index, block table and cache are bound one after the other.
+fn cache_write(call: &Operands<'_>, index: usize) -> Option<Assert> {
+    let p: KvWriteParams = call.params()?;
+    Some(Assert::Pages(Pages {
+        count: p.tokens,
+        index,
+        table: index + 1,
+        cache: index + 2,
+        page_size: p.page_size,
+        max_pages: p.max_pages,
+    }))
+}
 
 fn rope_kv_write(call: &Operands<'_>, _: bool) -> Option<Assert> {
     let p: RopeKvWriteParams = call.params()?;
