@@ -10,9 +10,6 @@ use std::{
 use wisp_shaders::Kernel;
 use wisp_tests::cuda::{emulator, find_in};
 
-/// What the emulator says of a source that has fewer barriers.
-const NO_SUCH_BARRIER: &str = "the source has no barrier number";
-
 /// Barriers without which kernels pass, by the ends of the kernels' names, the barrier's number from 1, and why they stay.
 const REDUNDANT: &[(&str, u32, &str)] = &[];
 
@@ -50,8 +47,12 @@ fn run_without(folder: &Path, place: usize, kernel: &Kernel, barrier: u32) -> Ou
     let program = std::env::current_exe().expect("the path of this program");
     let op = kernel.op.split('.').next().unwrap_or(kernel.op);
     let mut command = Command::new(program);
+    // Tests of invalid indices take long and have no barriers of their own.
+    let tests = format!("{}::", tests_of(op));
     command.args([
-        &format!("{}::", tests_of(op)),
+        &tests,
+        "--skip",
+        "outside",
         "--test-threads=1",
         "--nocapture",
     ]);
@@ -88,8 +89,8 @@ fn check(folder: &Path, place: usize, kernel: &Kernel) -> (u32, Vec<String>) {
     let mut wrong = Vec::new();
     for barrier in 1.. {
         let output = run_without(folder, place, kernel, barrier);
-        let text = [output.stdout, output.stderr].concat();
-        if String::from_utf8_lossy(&text).contains(NO_SUCH_BARRIER) {
+        let last = format!("{}.cu has no barrier number", kernel.name);
+        if String::from_utf8_lossy(&output.stderr).contains(&last) {
             return (barrier - 1, wrong);
         }
         let known = REDUNDANT
