@@ -132,7 +132,8 @@ fn store_sums(acc: array<f32, SUMS>, first_token: u32, first_row: u32, lid: u32)
     for (var other = lane; other < WG; other += LANES) {
         sum += partial_sum(i, other);
     }
-    workgroupBarrier();
+    // An invocation writes where it alone has read, unless two sums share a word.
+    @if(f16_partials) { workgroupBarrier(); }
     @if(!f16_partials) partials[i][lane] = sum;
     @if(f16_partials) partials[i / 2u][(i & 1u) * LANES + lane] = pack_halves(sum, sum);
     workgroupBarrier();
