@@ -18,20 +18,44 @@ interface PendingPipeline {
 const pendingByPlaceholder = new WeakMap<object, PendingPipeline>();
 /** Pipelines whose compilation was not awaited yet. */
 const compiling = new Set<Promise<void>>();
+/** The sources of modules, which the messages of compilers refer to by line. */
+const sourceByModule = new WeakMap<GPUShaderModule, string>();
 
 /** Makes a device compile pipelines asynchronously. wgpu gets placeholders until they are needed. */
 function compileAsynchronously(device: GPUDevice): void {
+  const createModule = device.createShaderModule.bind(device);
+  device.createShaderModule = (descriptor) => {
+    const module = createModule(descriptor);
+    sourceByModule.set(module, descriptor.code);
+    return module;
+  };
   const compile = device.createComputePipeline.bind(device);
   device.createComputePipeline = (descriptor) => {
     const placeholder = {} as GPUComputePipeline;
     const pending: PendingPipeline = { pipeline: undefined, compile: () => compile(descriptor) };
     pendingByPlaceholder.set(placeholder, pending);
-    const done = device.createComputePipelineAsync(descriptor).then((pipeline) => void (pending.pipeline = pipeline));
+    const done = device.createComputePipelineAsync(descriptor).then(
+      (pipeline) => void (pending.pipeline = pipeline),
+      async (error: Error) => {
+        const messages = (await compilerErrors(descriptor.compute.module)) || error.message;
+        throw new Error(`${descriptor.label}: ${messages}`, { cause: error });
+      },
+    );
     // The error is reported to the call that waits.
     done.catch(() => {});
     compiling.add(done);
     return placeholder;
   };
+}
+
+/** What the browser's compiler says against a module, each message above the line that it is about; empty without errors. */
+async function compilerErrors(module: GPUShaderModule): Promise<string> {
+  const lines = (sourceByModule.get(module) ?? "").split("\n");
+  const { messages } = await module.getCompilationInfo();
+  return messages
+    .filter(({ type }) => type === "error")
+    .map(({ message, lineNum, linePos }) => `${lineNum}:${linePos}: ${message}\n${lines[lineNum - 1] ?? ""}`)
+    .join("\n");
 }
 
 function wrapSetPipeline(): void {
@@ -48,7 +72,7 @@ export async function compiled(): Promise<void> {
   const ended = await Promise.allSettled(waited);
   for (const one of waited) compiling.delete(one);
   const failed = ended.find((one) => one.status === "rejected");
-  if (failed) throw new WispError("Internal", `the browser cannot compile a kernel: ${failed.reason.message}`, failed.reason);
+  if (failed) throw new WispError("Internal", `the browser refused ${failed.reason.message}`, failed.reason);
 }
 
 /** Requests subgroups if the adapter has them, which wgpu does not do. */
