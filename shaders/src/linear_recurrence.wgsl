@@ -15,6 +15,10 @@ const TILE = vec2<u32>(COLS, 1u);
 
 const LANES = WG / COLS;
 
+// The rows of the column that this invocation has. Loops over them are unrolled by four, because llvmpipe ends the loops of an
+// invocation after 65,535 turns in all: in one lane after 480 tokens with states of 256 rows.
+var<private> own: array<f32, ROWS>;
+
 @if(!serial && !mamba) var<workgroup> products: array<vec3<f32>, WG>;
 @if(!serial) var<workgroup> reads: array<f32, WG>;
 
@@ -52,6 +56,29 @@ fn column_read(sum: f32, lid: u32) -> f32 {
     return sum;
 }
 
+// The products of row `i * LANES + lane` of the column with the key, and of the key and of the query with themselves; 0 beyond
+// the last row.
+@if(!mamba)
+fn row_products(i: u32, lane: u32, q_base: u32, k_base: u32) -> vec3<f32> {
+    let row = i * LANES + lane;
+    if row >= p.k_dim {
+        return vec3(0.0);
+    }
+    let k = qkv[k_base + row];
+    let q = qkv[q_base + row];
+    return vec3<f32>(own[i] * k, k * k, q * q);
+}
+
+// Decays the row, adds to it, and returns its product with the query.
+fn update_row(i: u32, lane: u32, q_base: u32, k_base: u32, decay: f32, added: f32) -> f32 {
+    let row = i * LANES + lane;
+    if row >= p.k_dim {
+        return 0.0;
+    }
+    own[i] = own[i] * decay + qkv[k_base + row] * added;
+    return own[i] * qkv[q_base + row];
+}
+
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
@@ -74,7 +101,6 @@ fn main(
     let lane = lid / COLS;
     let head = own_column / p.v_dim;
     let cell = head * p.k_dim * p.v_dim + own_column % p.v_dim;
-    var own: array<f32, ROWS>;
     for (var i = 0u; i < ROWS; i++) {
         let row = i * LANES + lane;
         own[i] = 0.0;
@@ -96,13 +122,14 @@ fn main(
         var read_scale = p.scale;
         @if(!mamba) {
             var sums = vec3<f32>(0.0);
-            for (var i = 0u; i < ROWS; i++) {
-                let row = i * LANES + lane;
-                if row < p.k_dim {
-                    let k = qkv[k_base + row];
-                    let q = qkv[q_base + row];
-                    sums += vec3<f32>(own[i] * k, k * k, q * q);
+            for (var i = 0u; i < ROWS; i += 4u) {
+                @if(serial) if i >= p.k_dim {
+                    break;
                 }
+                sums += row_products(i, lane, q_base, k_base);
+                sums += row_products(i + 1u, lane, q_base, k_base);
+                sums += row_products(i + 2u, lane, q_base, k_base);
+                sums += row_products(i + 3u, lane, q_base, k_base);
             }
             sums = column_sums(sums, lid);
             let k_scale = inverseSqrt(sums.y + p.eps);
@@ -110,12 +137,14 @@ fn main(
             added = gate.y * (v - decay * sums.x * k_scale) * k_scale;
         }
         var read = 0.0;
-        for (var i = 0u; i < ROWS; i++) {
-            let row = i * LANES + lane;
-            if row < p.k_dim {
-                own[i] = own[i] * decay + qkv[k_base + row] * added;
-                read += own[i] * qkv[q_base + row];
+        for (var i = 0u; i < ROWS; i += 4u) {
+            @if(serial) if i >= p.k_dim {
+                break;
             }
+            read += update_row(i, lane, q_base, k_base, decay, added);
+            read += update_row(i + 1u, lane, q_base, k_base, decay, added);
+            read += update_row(i + 2u, lane, q_base, k_base, decay, added);
+            read += update_row(i + 3u, lane, q_base, k_base, decay, added);
         }
         @if(mamba && !serial) {
             // The sums of the last token were read.

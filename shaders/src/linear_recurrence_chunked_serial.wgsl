@@ -1,6 +1,7 @@
 // The same as linear_recurrence_chunked.wgsl for software adapters: an invocation computes four whole columns of a
 // head's matrix of one sequence, without barriers, four tokens and then four rows at a time. All invocations load the
-// same queries, keys and scores.
+// same queries, keys and scores. The longest loops are unrolled by four, because llvmpipe ends the loops of an invocation
+// after 65,535 turns in all: after more than 1,000 tokens with states of 256 rows.
 import package::linear_recurrence_params::{p, head_offsets, score_row, token_width, CHUNK, COLUMN_STEP, ROW_VEC4S};
 import package::spans::{NO_STATE, is_valid_span};
 import constants::{WG, ROWS};
@@ -29,6 +30,11 @@ fn token_offsets(t: u32, end: u32) -> vec4<u32> {
     return min(t + vec4(0u, 1u, 2u, 3u), vec4(end - 1u)) * token_width();
 }
 
+// Four numbers of the input.
+fn load_each(at: vec4<u32>) -> vec4<f32> {
+    return vec4(qkv[at.x], qkv[at.y], qkv[at.z], qkv[at.w]);
+}
+
 // Four columns of the values of a token, from `at` on; 0 beyond the last one.
 fn load_values(at: u32, count: u32) -> vec4<f32> {
     var v = vec4<f32>(0.0);
@@ -54,11 +60,22 @@ fn read_state(first: u32, i: u32, end: u32, row: u32, before: f32, offsets: vec3
     let at = token_offsets(first + i, first + end);
     var read = Tile();
     @if(!mamba) var answers = Tile();
-    for (var k = 0u; k < p.k_dim; k++) {
-        let query = at + offsets.x + k;
-        add_products(&read, vec4(qkv[query.x], qkv[query.y], qkv[query.z], qkv[query.w]), own[k]);
-        @if(!mamba) let key = at + offsets.y + k;
-        @if(!mamba) add_products(&answers, vec4(qkv[key.x], qkv[key.y], qkv[key.z], qkv[key.w]), own[k]);
+    var k = 0u;
+    for (; k + 4u <= p.k_dim; k += 4u) {
+        add_products(&read, load_each(at + offsets.x + k), own[k]);
+        add_products(&read, load_each(at + offsets.x + k + 1u), own[k + 1u]);
+        add_products(&read, load_each(at + offsets.x + k + 2u), own[k + 2u]);
+        add_products(&read, load_each(at + offsets.x + k + 3u), own[k + 3u]);
+        @if(!mamba) {
+            add_products(&answers, load_each(at + offsets.y + k), own[k]);
+            add_products(&answers, load_each(at + offsets.y + k + 1u), own[k + 1u]);
+            add_products(&answers, load_each(at + offsets.y + k + 2u), own[k + 2u]);
+            add_products(&answers, load_each(at + offsets.y + k + 3u), own[k + 3u]);
+        }
+    }
+    for (; k < p.k_dim; k++) {
+        add_products(&read, load_each(at + offsets.x + k), own[k]);
+        @if(!mamba) add_products(&answers, load_each(at + offsets.y + k), own[k]);
     }
     var decay = before;
     // Loops over four are unrolled, which keeps their arrays in registers.
@@ -107,9 +124,16 @@ fn update_rows(first: u32, k: u32, begin: u32, end: u32, decay: f32, key: u32) {
     // Rows beyond the last one repeat it.
     let rows = min(k + vec4(0u, 1u, 2u, 3u), vec4(p.k_dim - 1u));
     var sums = Tile(decay * own[rows.x], decay * own[rows.y], decay * own[rows.z], decay * own[rows.w]);
-    for (var i = begin; i < end; i++) {
+    var i = begin;
+    for (; i + 4u <= end; i += 4u) {
         let at = (first + i) * token_width() + key + rows;
-        add_products(&sums, vec4(qkv[at.x], qkv[at.y], qkv[at.z], qkv[at.w]), added[i]);
+        add_products(&sums, load_each(at), added[i]);
+        add_products(&sums, load_each(at + token_width()), added[i + 1u]);
+        add_products(&sums, load_each(at + 2u * token_width()), added[i + 2u]);
+        add_products(&sums, load_each(at + 3u * token_width()), added[i + 3u]);
+    }
+    for (; i < end; i++) {
+        add_products(&sums, load_each((first + i) * token_width() + key + rows), added[i]);
     }
     for (var r = 0u; r < 4u; r++) {
         if k + r < p.k_dim {

@@ -31,8 +31,17 @@ impl InferenceSession {
     ///
     /// If the device lacks features that the graph was compiled for, or its shader compiler fails.
     pub fn prepare(&self, compiled: &CompiledModel) -> Result<(), SessionError> {
+        self.prepare_kernels(compiled, compiled.program().kernels())
+    }
+
+    /// As [`Self::prepare`], of these kernels of the graph.
+    pub(crate) fn prepare_kernels(
+        &self,
+        compiled: &CompiledModel,
+        kernels: impl Iterator<Item = &'static Kernel>,
+    ) -> Result<(), SessionError> {
         let since = Stopwatch::start();
-        let pipelines = compile_kernels(self, compiled)?;
+        let pipelines = compile_kernels(self, compiled, kernels.collect())?;
         self.programs.save_pipelines(&self.device);
         self.programs.count(|times| {
             times.pipelines += pipelines;
@@ -54,10 +63,11 @@ impl InferenceSession {
     }
 }
 
-/// Compiles a program's kernels, in parallel where threads exist; returns their number.
+/// Compiles kernels of a program, in parallel where threads exist; returns their number.
 fn compile_kernels(
     session: &InferenceSession,
     compiled: &CompiledModel,
+    kernels: Vec<&'static Kernel>,
 ) -> Result<u32, SessionError> {
     let (program, info) = (compiled.program(), session.device.info());
     let missing = program.lacks(&info.capabilities);
@@ -68,7 +78,6 @@ fn compile_kernels(
             missing,
         });
     }
-    let kernels: Vec<&'static Kernel> = program.kernels().collect();
     let count = kernels.len() as u32;
     let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
         let debugger = &session.debugger;

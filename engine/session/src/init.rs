@@ -10,7 +10,6 @@ use crate::{
     init_options::InitOptions,
     model::Model,
     session::InferenceSession,
-    times::Stopwatch,
     weights::DeviceWeights,
 };
 
@@ -26,8 +25,6 @@ impl InferenceSession {
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<Model, SessionError> {
-        self.prepare(compiled)?;
-        let loading = Stopwatch::start();
         let model = Model::new(
             self,
             compiled,
@@ -36,7 +33,6 @@ impl InferenceSession {
             &mut DeviceWeights::default(),
         )
         .await?;
-        self.programs.loaded(loading);
         let subject = Subject {
             device: &self.device.info().name,
             model: Some(&compiled.program().name),

@@ -12,6 +12,7 @@ use crate::{
     profiler::Profiler,
     recording::Recording,
     session::InferenceSession,
+    times::Stopwatch,
     weights::DeviceWeights,
 };
 use wisp_compiler::{Port, Program};
@@ -30,7 +31,7 @@ pub struct Model {
     pub(crate) trusted: bool,
     max_dims: Vec<u64>,
     pub(crate) memory: Memory,
-    /// The candidate kernels of each call.
+    /// The candidate kernels of each call; none of calls that no run makes.
     pub(crate) choices: Vec<Vec<Choice>>,
     /// The run of the most recent sizes.
     pub(crate) recording: Recording,
@@ -39,6 +40,7 @@ pub struct Model {
 }
 
 impl Model {
+    /// Prepares the kernels that runs up to the largest sizes need, and loads the weights.
     pub(crate) async fn new(
         session: &InferenceSession,
         compiled: &CompiledModel,
@@ -53,10 +55,17 @@ impl Model {
             model: program.name.clone(),
             name: name.into(),
         })?;
+        session.prepare_kernels(compiled, program.kernels_within(&max_dims))?;
+        let loading = Stopwatch::start();
         let memory = Memory::new(device, &program, &max_dims, weights, options, loaded).await?;
-        let choices = program.calls.iter();
-        let choices = choices.map(|call| bind::choices(session, compiled, call));
-        Ok(Model {
+        let choices = program
+            .calls
+            .iter()
+            .map(|call| match call.may_be_made(&max_dims) {
+                true => bind::choices(session, compiled, call),
+                false => Ok(Vec::new()),
+            });
+        let model = Model {
             device: device.clone(),
             profiler: session.profiler.clone(),
             debugger: session.debugger.clone(),
@@ -67,7 +76,9 @@ impl Model {
             max_dims,
             memory,
             captured: Vec::new(),
-        })
+        };
+        session.programs.loaded(loading);
+        Ok(model)
     }
 
     /// The model's device.

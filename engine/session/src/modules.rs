@@ -8,7 +8,6 @@ use crate::{
     init_options::InitOptions,
     model::Model,
     session::InferenceSession,
-    times::Stopwatch,
     weights::{self, DeviceWeights},
 };
 use wisp_compiler::Program;
@@ -45,10 +44,7 @@ impl InferenceSession {
         check_all(programs, weights)?;
         let (mut models, mut loaded) = (BTreeMap::new(), DeviceWeights::default());
         for compiled in module.models() {
-            self.prepare(compiled)?;
-            let loading = Stopwatch::start();
             let model = Model::new(self, compiled, weights, &options, &mut loaded).await?;
-            self.programs.loaded(loading);
             models.insert(compiled.program().name.clone(), model);
         }
         Ok(models)

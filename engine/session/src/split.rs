@@ -13,7 +13,6 @@ use crate::{
     modules::check_all,
     session::InferenceSession,
     tensor::Tensor,
-    times::Stopwatch,
     weights::{self, DeviceWeights},
 };
 use wisp_compiler::Port;
@@ -103,11 +102,8 @@ impl InferenceSession {
         };
         for (i, (session, part)) in sessions.iter().zip(&parts).enumerate() {
             let (options, imports) = made.next_stage(part, session.device(), &options)?;
-            session.prepare(&compiled[i])?;
-            let loading = Stopwatch::start();
             let loaded = loaded.entry(stages[i].1).or_default();
             let model = Model::new(session, &compiled[i], weights, &options, loaded).await?;
-            self.programs.loaded(loading);
             made.stages.push(model);
             made.imports.push(imports);
         }

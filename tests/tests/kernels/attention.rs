@@ -205,6 +205,23 @@ fn causal_kernels_match_the_twin() {
     }
 }
 
+/// llvmpipe ends the loops of an invocation after 65,535 turns without an error: `attention_serial` must need fewer for as
+/// many positions as [`AttentionSpec`](wisp_graph::ops::AttentionSpec) has it compute.
+#[test]
+fn long_sequences_match_the_twin() {
+    let batches = [
+        batch([1, 1, 64, 64], 0, 0.0, &[(4_332, 1)]),
+        batch([1, 1, 128, 64], 0, 0.0, &[(2_825, 1)]),
+        batch([1, 1, 252, 64], 0, 5.0, &[(1_510, 1)]),
+    ];
+    for (format, b) in CacheFormat::ALL.into_iter().zip(&batches) {
+        check(&format.op("attention"), &[attention(b, format)]);
+    }
+    let longer = batch([1, 1, 128, 64], 0, 0.0, &[(16_000, 20)]);
+    let case = tiled(&longer, attention(&longer, CacheFormat::F32));
+    check_fitting("attention_tiled.f32", &[case]);
+}
+
 #[test]
 fn tiles_match_the_twin() {
     for format in CacheFormat::ALL {

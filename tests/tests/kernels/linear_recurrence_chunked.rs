@@ -93,6 +93,18 @@ fn kernels_match_the_twin() {
     }
 }
 
+/// llvmpipe ends the loops of an invocation after 65,535 turns without an error: kernels must need fewer.
+#[test]
+fn long_prompts_with_the_largest_keys_match_the_twin() {
+    for (op, is_mamba) in OPS {
+        let sizes = [1, 1, 256, 3];
+        let (index, spans) = ragged(&[(512, None)]);
+        let inputs = inputs(is_mamba, sizes, index.len(), 1.0);
+        let cases = [chunked(op, sizes, &inputs, &spans)];
+        check(&format!("{op}_chunked"), &cases);
+    }
+}
+
 #[test]
 fn sequences_without_a_valid_span_write_nothing() {
     let sizes = [1, 2, 5, 3];

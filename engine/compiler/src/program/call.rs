@@ -61,6 +61,12 @@ impl Call {
         conditions.try_fold(true, |made, condition| Some(made & condition.holds(dims)?))
     }
 
+    /// Returns false if no run with dimensions up to these makes the call.
+    pub fn may_be_made(&self, max_dims: &[u64]) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| condition.may_hold(max_dims))
+    }
+
     /// True if the call multiplies by its matrix, rather than reading single rows of it.
     pub fn is_product(&self) -> bool {
         let mut kernels = self.kernels.iter();

@@ -108,11 +108,25 @@ impl Program {
 
     /// Returns the kernels that the program may run, each once, ordered by name.
     pub fn kernels(&self) -> impl Iterator<Item = &'static Kernel> + use<> {
-        let choices = self.calls.iter().flat_map(|call| &call.kernels);
+        self.kernels_of(self.calls.iter()).into_iter()
+    }
+
+    /// Returns those that runs with dimensions up to these may need.
+    pub fn kernels_within(
+        &self,
+        max_dims: &[u64],
+    ) -> impl Iterator<Item = &'static Kernel> + use<> {
+        let calls = self.calls.iter();
+        let calls = calls.filter(|call| call.may_be_made(max_dims));
+        self.kernels_of(calls).into_iter()
+    }
+
+    fn kernels_of<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Vec<&'static Kernel> {
+        let choices = calls.flat_map(|call| &call.kernels);
         let names: BTreeSet<&String> = choices.map(|choice| &choice.name).collect();
         let kernels = names.into_iter().filter_map(|name| self.kernel(name));
         let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
-        kernels.into_values()
+        kernels.into_values().collect()
     }
 
     /// Returns the bytes of weights that a call reads if it reads all of its matrix.

@@ -61,14 +61,30 @@ fn attention_of_a_run_depends_on_its_sizes() {
 }
 
 #[test]
-fn software_adapters_run_one_attention_kernel() {
+fn software_adapters_run_one_attention_kernel_up_to_its_limit() {
     let target = Capabilities {
         software_kernels: true,
         ..Capabilities::BASELINE
     };
     let program = compile(&graph(), &target).unwrap();
-    for sizes in [[1, 1, 8], [1, 1, 512], [512, 1, 512]] {
-        let made = made(&program, sizes);
-        assert_eq!(made, ["kv_write.f32", "attention.f32"], "{sizes:?}");
+    let long = ["attention_split.f32", "attention_combine"];
+    let rows = [
+        ([1, 1, 8], &["attention.f32"][..]),
+        ([512, 1, 300], &["attention.f32"]),
+        // 5,909 positions of heads with 32 elements.
+        ([1, 1, 369], &["attention.f32"]),
+        ([1, 1, 370], &long),
+        ([512, 1, 370], &["attention_tiled.f32"]),
+    ];
+    for (sizes, expected) in rows {
+        assert_eq!(made(&program, sizes)[1..], *expected, "{sizes:?}");
     }
+    // With shorter texts alone, the others need not be compiled.
+    let kernels = |max_pages| {
+        let dims = program.sizes(|name| Some(if name == "max_pages" { max_pages } else { 512 }));
+        let kernels = program.kernels_within(&dims.unwrap());
+        kernels.map(|kernel| kernel.op).collect::<Vec<_>>()
+    };
+    assert_eq!(kernels(369), ["attention.f32", "kv_write.f32"]);
+    assert_eq!(kernels(370).len(), 5);
 }

@@ -40,6 +40,17 @@ impl RunCondition {
         }
         Some(all == self.all)
     }
+
+    /// Returns false if the condition holds in no run whose dimensions are at most these.
+    pub fn may_hold(&self, max_dims: &[u64]) -> bool {
+        let least = |size: &Size| if size.dims.is_empty() { size.factor } else { 0 };
+        let most = |size: &Size| size.eval(max_dims).unwrap_or(u64::MAX);
+        let mut bounds = self.bounds.iter();
+        match self.all {
+            true => bounds.all(|[left, right]| least(left) <= most(right)),
+            false => bounds.any(|[left, right]| most(left) > least(right)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -60,5 +71,24 @@ mod tests {
         }
         assert_eq!(condition.holds(&[u64::MAX]), None);
         assert_eq!(condition.holds(&[]), None);
+    }
+
+    #[test]
+    fn a_condition_may_hold_if_it_does_for_some_sizes_up_to_the_largest() {
+        let n = |factor| Size {
+            factor,
+            dims: vec![0],
+        };
+        let at_least_16 = RunCondition::all([[Size::fixed(16), n(1)]]);
+        let up_to_30 = RunCondition::all([[n(3), Size::fixed(90)]]);
+        let never = RunCondition::all([[Size::fixed(2), Size::fixed(1)]]);
+        for (max, expected) in [(15, [false, true]), (16, [true, true]), (31, [true, true])] {
+            let actual = [&at_least_16, &up_to_30].map(|condition| condition.may_hold(&[max]));
+            assert_eq!(actual, expected, "{max}");
+        }
+        assert!(!up_to_30.clone().negated().may_hold(&[30]));
+        assert!(up_to_30.negated().may_hold(&[31]));
+        assert!(at_least_16.negated().may_hold(&[u64::MAX]));
+        assert!(!never.may_hold(&[9]) && never.negated().may_hold(&[9]));
     }
 }

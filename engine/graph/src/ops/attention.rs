@@ -154,11 +154,6 @@ impl OpRules for AttentionSpec {
             &fixed,
             runtime_fields!(AttentionParams, tokens = tokens, max_pages = max_pages),
         );
-        if op.target().software_kernels {
-            let grid = [Size::fixed(self.heads.into()), tokens];
-            let kernel = self.format.op(op.op());
-            return op.call_over_rows(kernel, self.head_dim, grid, params, bindings);
-        }
         let reach = match self.window {
             0 => max_pages.times(&Size::fixed(self.page_size.into())),
             window => Size::fixed(window.into()),
@@ -168,7 +163,20 @@ impl OpRules for AttentionSpec {
             batch,
             reach,
         };
-        self.lower_for_gpus(op, &run, params, bindings)
+        if !op.target().software_kernels {
+            return self.lower_for_gpus(op, &run, &[], params, bindings);
+        }
+        let serial = RunCondition::all([[run.reach.clone(), Size::fixed(self.serial_reach())]]);
+        op.add_call(KernelCall {
+            kernel: self.format.op(op.op()),
+            cols: self.head_dim.into(),
+            label: op.op().into(),
+            grid: [Size::fixed(self.heads.into()), run.tokens.clone()],
+            params: params.clone(),
+            bindings: bindings.clone(),
+            conditions: vec![serial.clone()],
+        })?;
+        self.lower_for_gpus(op, &run, &[serial.negated()], params, bindings)
     }
 }
 
@@ -213,11 +221,25 @@ pub const SPLIT_HEADS: u32 = 8;
 pub const WIDE_SPLIT_HEADS: u32 = 4;
 
 impl AttentionSpec {
-    /// Adds the calls for GPUs, of which each run makes those for its sizes.
+    /// The most positions for which software adapters compute a token in one invocation, `attention_serial`: llvmpipe ends
+    /// the loops of an invocation after 65,535 turns in all, without an error. A turn is four vec4s of a key or of a value,
+    /// or one of those that remain; the end of a loop counts as one as well.
+    fn serial_reach(&self) -> u64 {
+        const TURNS: u64 = 65_000;
+        let turns = |elements: u32| {
+            let vec4s = elements.div_ceil(4);
+            u64::from(vec4s / 4 + vec4s % 4)
+        };
+        // Of a position: its own turn, at most two of its page, and the ends of four loops.
+        TURNS / (7 + turns(self.head_dim) + turns(self.value_dim))
+    }
+
+    /// Adds the calls for GPUs, of which each run in which `conditions` hold makes those for its sizes.
     fn lower_for_gpus(
         &self,
         op: &mut OpLowering<'_>,
         run: &RunSizes,
+        conditions: &[RunCondition],
         params: Vec<ParamWord>,
         mut bindings: Vec<Memory>,
     ) -> Result<(), LoweringError> {
@@ -225,24 +247,29 @@ impl AttentionSpec {
             [self.heads, self.kv_heads, self.value_dim].map(u64::from);
         let group = heads / kv_heads;
         let label = op.op();
-        let call = |kernel: String, cols, grid, bindings: &[Memory], conditions| KernelCall {
-            kernel,
-            cols,
-            label: label.into(),
-            grid,
-            params: params.clone(),
-            bindings: bindings.to_vec(),
-            conditions,
-        };
+        let call =
+            |kernel: String, cols, grid, bindings: &[Memory], own: &[&RunCondition]| KernelCall {
+                kernel,
+                cols,
+                label: label.into(),
+                grid,
+                params: params.clone(),
+                bindings: bindings.to_vec(),
+                conditions: conditions
+                    .iter()
+                    .chain(own.iter().copied())
+                    .cloned()
+                    .collect(),
+            };
         let tiled = self.format.op(&format!("{label}_tiled"));
         let rows = run.tokens.times(&Size::fixed(group));
         let tiles = [Size::fixed(kv_heads), rows];
         if !self.causal {
-            return op.add_call(call(tiled, value_dim, tiles, &bindings, Vec::new()));
+            return op.add_call(call(tiled, value_dim, tiles, &bindings, &[]));
         }
         let [many, long] = [run.many_tokens(), run.long_sequences()];
         let [few, short] = [many.clone(), long.clone()].map(RunCondition::negated);
-        op.add_call(call(tiled, value_dim, tiles, &bindings, vec![many]))?;
+        op.add_call(call(tiled, value_dim, tiles, &bindings, &[&many]))?;
 
         let part = value_dim.next_multiple_of(4) + 4;
         let parts = op.scratch(Size::fixed(u64::from(MAX_PARTS) * heads * part));
@@ -255,20 +282,13 @@ impl AttentionSpec {
         let split = self.format.op(split);
         let blocks = Size::fixed(kv_heads * group.div_ceil(at_once.into()));
         let step = Size::fixed(CHUNK_STEP.into());
-        for (reach, length) in [(&step, short), (&run.reach, long.clone())] {
+        for (reach, length) in [(&step, &short), (&run.reach, &long)] {
             let grid = [blocks.times(reach), run.tokens.clone()];
-            let conditions = vec![few.clone(), length];
-            op.add_call(call(split.clone(), group, grid, &bindings, conditions))?;
+            op.add_call(call(split.clone(), group, grid, &bindings, &[&few, length]))?;
         }
         let grid = [Size::fixed(heads), run.tokens.clone()];
         let combine = "attention_combine".to_string();
-        op.add_call(call(
-            combine,
-            0,
-            grid,
-            &[parts, out, sinks],
-            vec![few, long],
-        ))
+        op.add_call(call(combine, 0, grid, &[parts, out, sinks], &[&few, &long]))
     }
 }
 
