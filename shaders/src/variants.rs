@@ -191,8 +191,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("rope_kv_write.", "baseline", "rope_kv_write", &["write"],   &[("WG", 64), ("CACHE", 6)], DeviceClass::Any, ANY),
     variant("norm_rope_kv_write.", "baseline", "rope_kv_write", &["norm", "write"], &[("WG", 64), ("CACHE", 6)], DeviceClass::Any, ANY),
     // Software: no barriers, and small workgroups, so that the heads of one token keep several cores busy.
-    // Not for wide heads: llvmpipe ends the loops of an invocation after 65,535 turns in all, of which a position takes one
-    // for each vec4 of its key and of its value.
+    // Not for wide heads, of which llvmpipe's limit on the turns of loops allows few positions.
     variant("attention.",     "serial",   "attention_serial", &["serial"],              &[("WG", 4), ("CACHE", 2), ("OUT", 6), ("MAX_COLS", 256)], DeviceClass::Software, ANY),
     variant("full_attention.", "serial",  "attention_serial", &["serial", "bidirectional"], &[("WG", 4), ("CACHE", 2), ("OUT", 6), ("MAX_COLS", 256)], DeviceClass::Software, ANY),
     variant("attention.",     "baseline", "attention",     &[],            &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
