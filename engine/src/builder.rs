@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use wisp_device::{Device, DeviceClassChoice, FeatureLevel};
-use wisp_pipelines::{CacheStrategy, KvCacheFormat, PipelineConfig, SupportedEncoding};
+use wisp_pipelines::{
+    CacheStrategy, KvCacheFormat, LayerEmbeddingsPlacement, PipelineConfig, SupportedEncoding,
+};
 use wisp_session::{Precision, SessionError, Tuning};
 
 use crate::{error::Error, events::Canceller};
@@ -171,6 +173,13 @@ impl ModelBuilder {
     /// devices; with [`KvCacheFormat::Float32`] every device gives the same tokens.
     pub fn cache_format(mut self, format: KvCacheFormat) -> ModelBuilder {
         self.config.kv_cache_format = Some(format);
+        self
+    }
+
+    /// Sets where a model keeps its embeddings by layer, if it has any. The default is the device if the model fits its
+    /// memory then, else the host.
+    pub fn layer_embeddings(mut self, placement: LayerEmbeddingsPlacement) -> ModelBuilder {
+        self.config.layer_embeddings = placement;
         self
     }
 

@@ -161,6 +161,7 @@ mod embed;
 mod error;
 mod events;
 mod generate;
+mod limits;
 mod load;
 mod logits;
 mod model;
@@ -184,8 +185,9 @@ pub use open_model::OpenModel;
 pub use rerank::Reranker;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
-    Embeddings, FinishReason, KvCacheFormat, Pooling, Relevance, Remedy, SamplingParams,
-    SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message, grammar, tools,
+    Embeddings, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling, Relevance, Remedy,
+    SamplingParams, SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message,
+    grammar, tools,
 };
 pub use wisp_session::Precision;
 

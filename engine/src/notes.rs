@@ -1,5 +1,6 @@
-//! Notes for the user about settings that have no effect.
+//! Notes for the user about settings that have no effect, and about choices that the user may want to know.
 
+use wisp_pipelines::{LayerEmbeddingsPlacement, ModelLimits};
 use wisp_session::{InferenceSession, Model, Precision};
 
 /// Returns a note if the device computes in another precision than the wanted one.
@@ -20,4 +21,23 @@ pub(crate) fn precision_of_model(session: &InferenceSession, model: &Model) -> O
         "precision int8 has no effect: it is for quantised weights, such as Q4_0 or Q8_0, and this model has none"
             .to_owned()
     })
+}
+
+/// Returns a note if a model's embeddings by layer are on the host although nobody asked for it, or if that keeps it from
+/// submitting as many decode steps at once as were asked for.
+pub(crate) fn layer_embeddings(wanted: &ModelLimits, loaded: &ModelLimits) -> Option<String> {
+    let on_host = loaded.layer_embeddings == LayerEmbeddingsPlacement::Host;
+    let chosen = wanted.layer_embeddings != loaded.layer_embeddings;
+    match (on_host, chosen, wanted.max_steps > 1) {
+        (true, true, _) => Some(
+            "the embeddings by layer stay on the host, because the model does not fit the device's memory otherwise: \
+             every decode step is submitted alone"
+                .to_owned(),
+        ),
+        (true, false, true) => Some(format!(
+            "every decode step is submitted alone, not {} at once: the embeddings by layer are on the host",
+            wanted.max_steps
+        )),
+        _ => None,
+    }
 }

@@ -13,28 +13,16 @@ use wisp_pipelines::{
     TextGenerator, TextProcessor,
 };
 use wisp_session::{InferenceSession, SessionError, Tuning};
-use wisp_types::{Capabilities, DeviceInfo};
+use wisp_types::DeviceInfo;
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::worker::{self, reply};
 use crate::{
-    builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder},
+    builder::{LoadProgress, ModelBuilder},
     error::Error,
     model::{Model, ModelInfo},
     notes,
 };
-
-/// The default KV cache holds one whole context plus this many tokens for each further request.
-const FURTHER_TOKENS: u64 = 512;
-
-/// The default number of texts that an encoder processes at the same time.
-const ENCODER_TEXTS: u64 = 32;
-
-/// The largest number of texts that an encoder processes at the same time if all texts are known.
-const MAX_ENCODER_TEXTS: u64 = 256;
-
-/// Tokens that an encoder processes at the same time, unless the model's longest text is longer.
-const ENCODER_TOKENS: u64 = 4096;
 
 /// The files of a model.
 pub(crate) enum Files {
@@ -60,13 +48,13 @@ impl Files {
 /// files and to the model's memory requirements, and it can be loaded.
 #[must_use = "a model is loaded by `load`"]
 pub struct OpenModel {
-    builder: ModelBuilder,
+    pub(crate) builder: ModelBuilder,
     pub(crate) files: Files,
     text: TextProcessor,
     /// Tokens of the only prompt that the model is loaded for.
-    prompt_tokens: Option<u64>,
+    pub(crate) prompt_tokens: Option<u64>,
     /// Lengths in tokens of the only texts that the model is loaded for.
-    texts: Option<Vec<u64>>,
+    pub(crate) texts: Option<Vec<u64>>,
 }
 
 impl OpenModel {
@@ -142,78 +130,6 @@ impl OpenModel {
         return false;
     }
 
-    /// Returns the context length with which the model will be loaded.
-    fn context_length(&self) -> u64 {
-        let most = self
-            .files()
-            .map_or(u64::MAX, |files| files.model_spec.spec.max_positions);
-        match self.builder.length_is_set {
-            true => self.builder.config.max_length,
-            false => most.clamp(1, DEFAULT_CONTEXT_LENGTH),
-        }
-    }
-
-    /// Returns the size limits with which the model will be loaded on a device with the capabilities `target`, before
-    /// the device's own limits apply.
-    ///
-    /// # Errors
-    ///
-    /// If the context is longer than the model was trained for.
-    pub fn limits(&self, target: &Capabilities) -> Result<ModelLimits, Error> {
-        let Some(files) = self.files() else {
-            return Ok(ModelLimits::default());
-        };
-        if files.model_spec.spec.encoder.is_some() {
-            return Ok(self.encoder_limits(files));
-        }
-        let mut config = self.builder.config.clone();
-        config.max_length = self.context_length();
-        let mut limits = config
-            .limits(&files.model_spec.spec, target)
-            .map_err(PipelineError::from)?;
-        if let Some(tokens) = self.prompt_tokens {
-            limits.max_step_tokens = limits.max_step_tokens.min(tokens);
-        }
-        let rows = self.builder.logit_rows.min(limits.max_step_tokens);
-        limits.max_logit_rows = limits.max_logit_rows.max(rows);
-        if limits.is_paged() {
-            let page = u64::from(limits.page_size.max(1));
-            let further = (limits.max_batch - 1) * FURTHER_TOKENS.div_ceil(page);
-            let tokens = self
-                .builder
-                .cache_tokens
-                .map(|tokens| tokens.div_ceil(page));
-            let whole = limits.pages_per_sequence();
-            let pages = tokens.unwrap_or(whole.saturating_add(further)).max(whole);
-            limits.pages = pages.min(limits.total_pages());
-        }
-        Ok(limits)
-    }
-
-    fn encoder_limits(&self, files: &ModelFiles) -> ModelLimits {
-        let limits = match &self.texts {
-            Some(lengths) => ModelLimits {
-                max_length: lengths.iter().copied().max().unwrap_or(1),
-                max_batch: (lengths.len() as u64).min(MAX_ENCODER_TEXTS),
-                max_step_tokens: lengths.iter().sum::<u64>().min(ENCODER_TOKENS),
-                ..ModelLimits::default()
-            },
-            None => ModelLimits {
-                max_length: match self.builder.length_is_set {
-                    true => self.builder.config.max_length,
-                    false => files.model_spec.spec.max_positions.min(ENCODER_TOKENS),
-                },
-                max_batch: ENCODER_TEXTS,
-                max_step_tokens: ENCODER_TOKENS,
-                ..ModelLimits::default()
-            },
-        };
-        ModelLimits {
-            max_length: limits.max_length.max(1),
-            ..limits
-        }
-    }
-
     /// Returns the bytes of device memory that the model would take.
     ///
     /// # Errors
@@ -235,7 +151,7 @@ impl OpenModel {
         };
         let device = self.open_device().await?;
         let target = &device.info().capabilities;
-        let limits = self.limits(target)?;
+        let limits = self.limits_on(&device)?;
         Ok(match files.model_spec.spec.encoder {
             Some(_) => TextEncoder::estimate_memory(target, files, limits)?,
             None => DecoderModel::estimate_memory(target, files, limits)?,
@@ -340,11 +256,7 @@ impl OpenModel {
 
     async fn load_files(&self, files: &ModelFiles) -> Result<(InferenceSession, Loaded), Error> {
         let device = self.open_device().await?;
-        let mut limits = self.limits(&device.info().capabilities)?;
-        let free = || self.builder.config.memory(&device);
-        let memory = self.builder.memory_limit.or_else(free);
-        // Exhausted memory must not become 0, which means no limit.
-        limits.memory = memory.map_or(0, |bytes| bytes.max(1));
+        let limits = self.limits_on(&device)?;
         let session = self.session(device, files, &limits)?;
         let builder = self.builder.clone();
         let report = move |done, total| {
@@ -358,6 +270,7 @@ impl OpenModel {
             Some(_) => {
                 let encoder = TextEncoder::load(&session, files, limits, Some(&report)).await?;
                 self.note(notes::precision_of_model(&session, encoder.model()));
+                self.note(notes::layer_embeddings(&limits, encoder.limits()));
                 Loaded::Encoder(encoder)
             }
             None => {
@@ -366,6 +279,7 @@ impl OpenModel {
                 let generator = self.with_adapters(generator)?;
                 let decoder = generator.decoder().map(DecoderModel::decoder);
                 self.note(decoder.and_then(|model| notes::precision_of_model(&session, model)));
+                self.note(notes::layer_embeddings(&limits, generator.limits()));
                 Loaded::Generator(generator)
             }
         };

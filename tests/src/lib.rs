@@ -16,6 +16,7 @@ pub mod lora;
 pub mod program;
 pub mod pytorch_writer;
 pub mod quantize;
+pub mod remote_file;
 pub mod sample;
 pub mod server;
 pub mod shared;

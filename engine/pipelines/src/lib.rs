@@ -36,6 +36,7 @@ mod decoder_model;
 mod error;
 mod format_bytes;
 pub mod kv_cache;
+mod layer_embeddings;
 mod limits;
 pub mod log_probabilities;
 pub mod lora;
@@ -66,7 +67,8 @@ mod window_rings;
 pub use architectures::{Architecture, ModelSpec, register_architecture};
 pub use batch::{Batch, BatchSequence, SequenceOutput, TokenHistory};
 pub use config::{
-    CacheStrategy, ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, RopeType,
+    CacheStrategy, ConfigError, KvCacheFormat, LayerEmbeddingsPlacement, PipelineConfig,
+    PipelineEngine, RopeType,
 };
 pub use decoder_graph::DecoderError;
 pub use decoder_model::DecoderModel;

@@ -3,7 +3,11 @@
 use wisp_graph::CacheFormat;
 use wisp_types::{Api, DeviceInfo};
 
-use crate::{PipelineError, config::ConfigError, spec::LoraLayout};
+use crate::{
+    PipelineError,
+    config::{ConfigError, LayerEmbeddingsPlacement},
+    spec::LoraLayout,
+};
 
 /// Which tokens of a batch a model computes logits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +86,9 @@ pub struct ModelLimits {
     /// How the KV cache stores its elements. The default here is single precision on every device;
     /// [`PipelineConfig::limits`](crate::PipelineConfig::limits) takes the default of the device.
     pub cache_format: CacheFormat,
+    /// Where the embeddings by layer are. A model that is loaded has resolved
+    /// [`Auto`](LayerEmbeddingsPlacement::Auto), with [`Self::max_steps`] of 1 if they are on the host.
+    pub layer_embeddings: LayerEmbeddingsPlacement,
     /// Which tokens logits are computed for.
     pub return_logits: ReturnLogits,
     /// Which hidden states are returned.
@@ -105,6 +112,7 @@ impl Default for ModelLimits {
             max_num_loras: 0,
             max_lora_rank: 16,
             cache_format: CacheFormat::F32,
+            layer_embeddings: LayerEmbeddingsPlacement::Auto,
             return_logits: ReturnLogits::LastToken,
             return_hidden_states: ReturnHiddenStates::None,
         }
@@ -149,6 +157,19 @@ impl ModelLimits {
             given => given,
         };
         ModelLimits { max_steps, ..self }
+    }
+
+    /// Returns the limits of a model with its embeddings by layer at a place. The host must know the tokens of a step
+    /// before it writes their embeddings, so a submission has one step then.
+    pub(crate) fn with_layer_embeddings(self, placement: LayerEmbeddingsPlacement) -> ModelLimits {
+        ModelLimits {
+            layer_embeddings: placement,
+            max_steps: match placement {
+                LayerEmbeddingsPlacement::Host => 1,
+                _ => self.max_steps,
+            },
+            ..self
+        }
     }
 
     /// Checks that no limit is zero, and that none makes the host's tables absurdly large.

@@ -11,7 +11,8 @@ use wisp_session::Precision;
 use wisp_types::Capabilities;
 
 /// Returns the graphs of a model as they are compiled for a target: a decoder and its sampler, or an
-/// encoder. The weights are not read.
+/// encoder. If its embeddings by layer may be on the device or on the host, as memory permits, there is a graph for
+/// each. The weights are not read.
 ///
 /// # Errors
 ///
@@ -21,10 +22,9 @@ pub fn graphs(
     target: &Capabilities,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
-    let (spec, names) = (&files.model_spec.spec, files.model_spec.tensor_names());
-    match spec.encoder {
+    match files.model_spec.spec.encoder {
         Some(_) => text_encoder::graphs(target, files, limits),
-        None => decoder_model::graphs(target, spec, names, &files.checkpoint, limits),
+        None => decoder_model::graphs(target, files, limits),
     }
 }
 
@@ -59,5 +59,10 @@ pub fn facts(
         ),
         ("precision", precision.to_string()),
     ];
-    facts.map(|(name, value)| (name.to_string(), value)).into()
+    let placement = ("layer_embeddings", limits.layer_embeddings.to_string());
+    let placement = spec.layer_embeddings.map(|_| placement);
+    let facts = facts.into_iter().chain(placement);
+    facts
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
 }

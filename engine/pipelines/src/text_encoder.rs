@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
-use wisp_session::{InferenceSession, InitOptions, Model, OnProgress};
+use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
 use wisp_types::Capabilities;
-use wisp_weights::Views;
 
 use super::{
     Batch, BatchSequence, CheckpointModel, DecoderSpec, ModelInputs, ModelLimits, PipelineError,
@@ -20,6 +19,7 @@ use super::{
     architectures::ModelSpec,
     decoder_model,
     kv_cache::{BlockTable, PagePool},
+    layer_embeddings::{self, LayerEmbeddingTable, Placed},
     model_files::{Dense, ModelFiles},
     normalize,
     spec::EncoderSpec,
@@ -68,13 +68,15 @@ pub struct Embeddings {
 /// An encoder on a device: turns many texts at once into hidden states or embeddings.
 ///
 /// Of the limits only these apply: `max_length` (tokens of a text), `max_batch` (texts at a time),
-/// `max_step_tokens` (tokens of these texts together) and `memory`.
+/// `max_step_tokens` (tokens of these texts together), `memory` and `layer_embeddings`.
 #[derive(Debug)]
 pub struct TextEncoder {
     spec: DecoderSpec,
     encoder: EncoderSpec,
     limits: ModelLimits,
     model: Model,
+    /// The embeddings by layer, if they are on the host.
+    layer_embeddings: Option<LayerEmbeddingTable>,
     tokenizer: EncoderTokenizer,
     config: Option<Value>,
     encoding: Option<SupportedEncoding>,
@@ -286,6 +288,9 @@ impl TextEncoder {
             .collect();
         let count: usize = texts.iter().map(|text| text.as_ref().len()).sum();
         self.model.write_tensor("tokens", &inputs.tokens).await?;
+        if let Some(table) = &self.layer_embeddings {
+            table.write(&inputs.tokens, &self.model).await?;
+        }
         self.model.write_tensor("index", &inputs.index).await?;
         self.model
             .write_tensor("page_table", &inputs.page_table)
@@ -364,27 +369,31 @@ impl CheckpointModel for TextEncoder {
         let (spec, encoder) = files.model_spec.encoder()?;
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, spec, limits)?;
-        let mut weights = Views::new(&files.checkpoint);
-        let names = files.model_spec.tensor_names();
-        let compiled =
-            session.compile(&decoder_model::graph(spec, names, &mut weights, limits)?)?;
+        let compile = |graph: &Graph| session.compile(graph);
+        let Placed {
+            compiled,
+            weights,
+            limits,
+            needs,
+        } = layer_embeddings::place(files, spec, limits, compile, footprint)?;
         let max_dims = decoder_model::base_dims(limits);
-        let needs = compiled.program().footprint(&max_dims, &[]);
         if limits.memory != 0 && needs.total() > limits.memory {
+            let mut remedies = vec![
+                Remedy::FewerSequences,
+                Remedy::Decrease {
+                    field: "max_length",
+                },
+                Remedy::AnotherDevice,
+                Remedy::Increase {
+                    field: "gpu_memory_utilization",
+                },
+            ];
+            remedies.splice(0..0, layer_embeddings::remedy(spec, &limits));
             return Err(PipelineError::DoesNotFit {
                 needs,
                 memory: limits.memory,
                 adapters: 0,
-                remedies: vec![
-                    Remedy::FewerSequences,
-                    Remedy::Decrease {
-                        field: "max_length",
-                    },
-                    Remedy::AnotherDevice,
-                    Remedy::Increase {
-                        field: "gpu_memory_utilization",
-                    },
-                ],
+                remedies,
             });
         }
         let options = InitOptions {
@@ -397,6 +406,7 @@ impl CheckpointModel for TextEncoder {
             encoder,
             limits,
             model: session.init(&compiled, &weights, options).await?,
+            layer_embeddings: LayerEmbeddingTable::of(files, limits.layer_embeddings)?,
             tokenizer: EncoderTokenizer::of(files),
             config: files.huggingface_config.clone(),
             encoding: SupportedEncoding::of(&files.checkpoint),
@@ -410,14 +420,8 @@ impl CheckpointModel for TextEncoder {
     ) -> Result<Footprint, PipelineError> {
         let (spec, _) = files.model_spec.encoder()?;
         let limits = fit(target, spec, limits)?;
-        let (names, mut weights) = (
-            files.model_spec.tensor_names(),
-            Views::new(&files.checkpoint),
-        );
-        let compiled = decoder_model::compile(target, spec, names, &mut weights, limits)?;
-        Ok(compiled
-            .program()
-            .footprint(&decoder_model::base_dims(limits), &[]))
+        let compile = |graph: &Graph| InferenceSession::compile_for(graph, target);
+        Ok(layer_embeddings::place(files, spec, limits, compile, footprint)?.needs)
     }
 
     fn encoding(&self) -> Option<SupportedEncoding> {
@@ -429,22 +433,18 @@ impl CheckpointModel for TextEncoder {
     }
 }
 
-/// Builds the graph of an encoder for a target.
+/// Returns the memory that a compiled encoder needs.
+fn footprint(compiled: &CompiledModel, limits: ModelLimits) -> Result<Footprint, PipelineError> {
+    let max_dims = decoder_model::base_dims(limits);
+    Ok(compiled.program().footprint(&max_dims, &[]))
+}
+
+/// Builds the graphs of an encoder for a target, one for each place where its embeddings by layer may be.
 pub(super) fn graphs(
     target: &Capabilities,
     files: &ModelFiles,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
     let (spec, _) = files.model_spec.encoder()?;
-    let limits = fit(target, spec, limits)?;
-    let (names, mut weights) = (
-        files.model_spec.tensor_names(),
-        Views::new(&files.checkpoint),
-    );
-    Ok(vec![decoder_model::graph(
-        spec,
-        names,
-        &mut weights,
-        limits,
-    )?])
+    layer_embeddings::graphs(files, spec, fit(target, spec, limits)?)
 }

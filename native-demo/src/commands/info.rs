@@ -7,7 +7,7 @@ use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 use wisp_engine::{
-    KvCacheFormat, OpenModel,
+    KvCacheFormat, LayerEmbeddingsPlacement, OpenModel,
     compiler::{Call, Footprint, Target, compile},
     device::Capabilities,
     pipelines::{
@@ -98,6 +98,8 @@ impl Info {
 struct Memory {
     /// The limits on a GPU.
     limits: ModelLimits,
+    /// Bytes of the embeddings by layer, if the model has any.
+    layer_embeddings: Option<u64>,
     /// What the model needs on a GPU, or why that cannot be estimated.
     needs: Result<Footprint, String>,
     /// What it needs on the host, where the KV cache has another format unless the user chose one.
@@ -116,6 +118,7 @@ impl Memory {
         let differs = host_limits.cache_format != limits.cache_format;
         Ok(Memory {
             limits,
+            layer_embeddings: files.layer_embedding_bytes(),
             needs: estimate(limits).map_err(|error| error.to_string()),
             on_host: match differs {
                 true => estimate(host_limits).ok(),
@@ -139,8 +142,15 @@ impl Memory {
         let on_host = self.on_host.map_or_else(String::new, |host| {
             format!(" (on the host {} in {format})", format_bytes(host.buffers))
         });
+        let layer_embeddings = self.layer_embeddings.map_or_else(String::new, |bytes| {
+            let relation = match self.limits.layer_embeddings {
+                LayerEmbeddingsPlacement::Host => "and on the host",
+                _ => "of which",
+            };
+            format!(" ({relation} embeddings by layer {})", format_bytes(bytes))
+        });
         format!(
-            "{} for {} tokens: weights {}, KV cache {} in {}{on_host}, intermediate results {}",
+            "{} for {} tokens: weights {}{layer_embeddings}, KV cache {} in {}{on_host}, intermediate results {}",
             format_bytes(footprint.total()),
             self.limits.max_length,
             format_bytes(footprint.weights),
@@ -159,6 +169,8 @@ impl Memory {
             "max_length": self.limits.max_length,
             "max_batch": self.limits.max_batch,
             "weights": needs.map(|footprint| footprint.weights),
+            "layer_embeddings": self.layer_embeddings,
+            "layer_embeddings_placement": self.limits.layer_embeddings,
             "kv_cache": needs.map(cache),
             "kv_cache_format": self.format(),
             "kv_cache_on_host": self.on_host.as_ref().or(needs).map(cache),

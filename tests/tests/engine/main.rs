@@ -17,6 +17,7 @@ mod forged;
 mod graph;
 mod graph_errors;
 mod kv_cache;
+mod layer_embeddings;
 mod lifecycle;
 mod lora;
 mod pipeline_model;

@@ -240,6 +240,7 @@ fn wrong_values_are_told_in_the_terms_of_the_command_line() {
         ("--max-new-tokens", "-2"),
         ("--gpu-memory-utilization", "nan"),
         ("--kv-cache-format", "int4"),
+        ("--layer-embeddings", "gpu"),
         ("--cache-strategy", "x"),
         ("--quantization-encoding", "x"),
         ("--enable-echo=maybe", "--json"),

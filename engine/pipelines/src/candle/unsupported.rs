@@ -6,7 +6,9 @@ use wisp_types::Api;
 
 use super::files::CandleFiles;
 use crate::{
-    config::{ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine},
+    config::{
+        ConfigError, KvCacheFormat, LayerEmbeddingsPlacement, PipelineConfig, PipelineEngine,
+    },
     error::PipelineError,
 };
 
@@ -38,6 +40,11 @@ const UNSUPPORTED: &[Unsupported] = &[
             format.is_some_and(|format| format != KvCacheFormat::Float32)
         },
         "candle caches f32: use `engine = max`",
+    ),
+    (
+        "layer_embeddings",
+        |config| config.layer_embeddings == LayerEmbeddingsPlacement::Host,
+        "candle keeps all weights in memory: use `engine = max`",
     ),
     (
         "enable_prefix_caching",

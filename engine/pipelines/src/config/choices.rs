@@ -57,6 +57,21 @@ choices! {
     }
 }
 
+choices! {
+    /// Where a model keeps its embeddings by layer, which Gemma 3n and the small models of Gemma 4 have: a table of
+    /// about half of their weights, of which a step reads a row for each of its tokens.
+    LayerEmbeddingsPlacement, "placement of embeddings by layer" {
+        /// On the device if the model and its whole KV cache fit its memory then, else on the host.
+        Auto = "auto",
+        /// In the device's memory, like all other weights.
+        Device = "device",
+        /// In host memory, where a mapped file remains mapped. The host writes the rows of a step's tokens to the device
+        /// before the step, so it must know them: every submission has one step, and waits for the tokens of the one
+        /// before.
+        Host = "host",
+    }
+}
+
 impl From<KvCacheFormat> for CacheFormat {
     fn from(format: KvCacheFormat) -> CacheFormat {
         match format {
@@ -122,6 +137,7 @@ mod tests {
         check(WeightsFormat::ALL, "format");
         check(CacheStrategy::ALL, "strategy");
         check(KvCacheFormat::ALL, "format");
+        check(LayerEmbeddingsPlacement::ALL, "embeddings by layer");
         check(SupportedEncoding::ALL, "encoding");
     }
 }

@@ -124,7 +124,7 @@ pub const FIELDS: &[Field] = &[
         "Round the tokens that a step has room for up to a multiple of this; batches are ragged and \
          need no other padding"),
     field(Limits, "max_num_steps", Whole(1, 256), "4 on an adapter, 1 on the host",
-        "Most decode steps in one submission to the device"),
+        "Most decode steps in one submission to the device; always 1 with layer_embeddings = host"),
     field(Limits, "cache_strategy", Text, "continuous",
         "How the KV cache is laid out: naive (one sequence at a time), continuous (every sequence \
          has its whole context in one piece) or paged (sequences take pages as they grow)"),
@@ -133,6 +133,9 @@ pub const FIELDS: &[Field] = &[
          float16 (half the memory) or q8_0 (little more than a quarter)"),
     field(Limits, "kv_cache_page_size", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
+    field(Limits, "layer_embeddings", Text, "auto",
+        "Where a model keeps its embeddings by layer (Gemma 3n, Gemma 4 E2B and E4B): device; host, which frees about half of \
+         the memory of the weights, but submits every decode step alone; or auto, device if the model fits there"),
     field(Limits, "enable_prefix_caching", Switch, "false",
         "Keep full pages of the KV cache for prompts that begin alike; the cache is then paged"),
     field(Limits, "serialized_model_path", Text, "none",

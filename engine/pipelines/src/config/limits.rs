@@ -52,6 +52,7 @@ impl PipelineConfig {
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
             max_steps: self.max_num_steps.unwrap_or(0),
             prefix_caching: self.enable_prefix_caching,
+            layer_embeddings: self.layer_embeddings,
             max_num_loras: self.reserved_loras(),
             max_lora_rank: self.max_lora_rank,
             cache_format: cache_format.into(),

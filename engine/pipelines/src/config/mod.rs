@@ -31,7 +31,9 @@ mod tuning;
 mod unsupported;
 mod values;
 
-pub use choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType};
+pub use choices::{
+    CacheStrategy, KvCacheFormat, LayerEmbeddingsPlacement, PipelineEngine, RopeType,
+};
 pub use error::ConfigError;
 pub use fields::{FIELDS, Field, FieldGroup, FieldKind};
 pub use layer::Layer;

@@ -8,7 +8,7 @@ use wisp_session::Precision;
 use wisp_weights::{SupportedEncoding, WeightDType};
 
 use super::{
-    choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType},
+    choices::{CacheStrategy, KvCacheFormat, LayerEmbeddingsPlacement, PipelineEngine, RopeType},
     tuning::TuningSource,
 };
 use crate::sampling::SamplingParams;
@@ -72,6 +72,8 @@ pub struct PipelineConfig {
     pub kv_cache_format: Option<KvCacheFormat>,
     /// The number of positions in a page of the paged KV cache.
     pub kv_cache_page_size: u32,
+    /// Where the model keeps its embeddings by layer, if it has any.
+    pub layer_embeddings: LayerEmbeddingsPlacement,
     /// True if sequences that begin with the same tokens share KV pages.
     pub enable_prefix_caching: bool,
     /// The file of a compiled model, which is loaded instead of compiling the model.
@@ -124,6 +126,7 @@ impl Default for PipelineConfig {
             cache_strategy: CacheStrategy::Continuous,
             kv_cache_format: None,
             kv_cache_page_size: 512,
+            layer_embeddings: LayerEmbeddingsPlacement::Auto,
             enable_prefix_caching: false,
             serialized_model_path: None,
             save_to_serialized_model_path: None,

@@ -13,6 +13,7 @@ use super::{
     layout::DecoderLayout,
 };
 use crate::{
+    config::LayerEmbeddingsPlacement,
     limits::ReturnHiddenStates,
     spec::{DecoderSpec, NormPlacement, TensorNames},
 };
@@ -28,6 +29,8 @@ use crate::{
 /// - `window_table: u32 [batch, max_window_pages]`, if layers have rings,
 /// - `adapters: u32 [batch]`, if there are buffers for low-rank adapters: each sequence's adapter,
 ///   counted from 1, or 0 for none,
+/// - `layer_embeddings: f32 [tokens, layers * width]`, the rows of the tokens in the table of embeddings by layer,
+///   scaled, if the layout keeps that on the host,
 /// - `logit_rows: u32 [logit_rows]`, the tokens whose logits are computed,
 ///
 /// the buffers `k.N` and `v.N: [pages or window_pages, page_size, kv_heads, words of a head]` of layers
@@ -54,7 +57,7 @@ pub(crate) fn build(
     spec.check()?;
     let prefix = names.prefix(|name| weights.find(name).is_some());
     let mut b = GraphBuilder {
-        graph: Graph::new("decoder"),
+        graph: Graph::new(graph_name(spec, layout.layer_embeddings)),
         names,
         weights,
         spec,
@@ -76,7 +79,8 @@ pub(crate) fn build(
     b.require_order(embedding)?;
     let mut x = b.embed(tokens, embedding, inputs.index)?;
     if let Some(embeddings) = spec.layer_embeddings {
-        inputs.layer_embeddings = Some(b.layer_embeddings(embeddings, tokens, x)?);
+        inputs.layer_embeddings =
+            Some(b.layer_embeddings(embeddings, layout.layer_embeddings, tokens, x)?);
     }
     if let Some(alt_up) = spec.alt_up {
         x = b.alt_up_versions(alt_up, x)?;
@@ -103,6 +107,14 @@ pub(crate) fn build(
         None => decoder_outputs(&mut b, [before_norm, x], embedding, layout)?,
     }
     Ok(b.graph)
+}
+
+/// Returns the name of the graph, by which files of compiled models tell apart where embeddings by layer are.
+fn graph_name(spec: &DecoderSpec, placement: LayerEmbeddingsPlacement) -> &'static str {
+    match (spec.layer_embeddings, placement) {
+        (Some(_), LayerEmbeddingsPlacement::Host) => "decoder with layer embeddings on the host",
+        _ => "decoder",
+    }
 }
 
 /// Adds the inputs that every block reads.

@@ -4,10 +4,13 @@ use wisp_graph::{
     Binary, Map, ValueId,
     ops::{Embed, Gated},
 };
-use wisp_types::shape;
+use wisp_types::{DType, shape};
 
 use super::{builder::GraphBuilder, error::DecoderError, inputs::BlockInputs};
-use crate::spec::LayerEmbeddings;
+use crate::{config::LayerEmbeddingsPlacement, spec::LayerEmbeddings};
+
+/// The graph's input for the embeddings of all layers, scaled, if their table is in host memory.
+pub(crate) const LAYER_EMBEDDINGS: &str = "layer_embeddings";
 
 impl GraphBuilder<'_, '_> {
     /// Adds the embeddings of all layers, `[tokens, layers * width]`: those of the tokens, scaled like the model's own, and
@@ -15,24 +18,20 @@ impl GraphBuilder<'_, '_> {
     pub fn layer_embeddings(
         &mut self,
         embeddings: LayerEmbeddings,
+        placement: LayerEmbeddingsPlacement,
         tokens: ValueId,
         x: ValueId,
     ) -> Result<ValueId, DecoderError> {
         let (spec, names) = (self.spec, self.names);
-        let LayerEmbeddings { width, vocab_size } = embeddings;
+        let width = embeddings.width;
         let all = spec.layers.len() as u64 * width;
-        let mut ids = tokens;
-        if vocab_size < spec.vocab_size {
-            let end = self
-                .graph
-                .constant_u32(&[vocab_size as u32], shape![1u64])?;
-            let exists = self.graph.add(Binary::Less, &[ids, end])?;
-            ids = self.graph.add(Binary::Mul, &[ids, exists])?;
-        }
-        let name = format!("{}.weight", self.name(&names.layer_embeddings));
-        let table = self.weight(name, &[vocab_size, all])?;
-        let scale = (width as f32).sqrt();
-        let embedded = self.graph.add(Embed { scale }, &[ids, table])?;
+        let embedded = match placement {
+            LayerEmbeddingsPlacement::Host => {
+                let shape = shape!["tokens", all];
+                self.graph.input(LAYER_EMBEDDINGS, DType::F32, shape)
+            }
+            _ => self.token_embeddings(embeddings, tokens, all)?,
+        };
         let name = self.name(&names.layer_embedding_projection);
         let projected = self.whole_linear(x, name, [all, spec.hidden_size])?;
         let scale = 1.0 / (spec.hidden_size as f32).sqrt();
@@ -41,6 +40,29 @@ impl GraphBuilder<'_, '_> {
         let projected = self.norm(spec.norm, projected, name, width)?;
         let sum = self.graph.add(Binary::Add, &[projected, embedded])?;
         self.map(sum, Map::Scale(std::f32::consts::FRAC_1_SQRT_2))
+    }
+
+    /// Adds the embeddings of the tokens in all layers, `[tokens, all]`, scaled, from the table on the device.
+    fn token_embeddings(
+        &mut self,
+        embeddings: LayerEmbeddings,
+        tokens: ValueId,
+        all: u64,
+    ) -> Result<ValueId, DecoderError> {
+        let vocab_size = embeddings.vocab_size;
+        let mut ids = tokens;
+        if vocab_size < self.spec.vocab_size {
+            let end = self
+                .graph
+                .constant_u32(&[vocab_size as u32], shape![1u64])?;
+            let exists = self.graph.add(Binary::Less, &[ids, end])?;
+            ids = self.graph.add(Binary::Mul, &[ids, exists])?;
+        }
+        let name = format!("{}.weight", self.name(&self.names.layer_embeddings));
+        let table = self.weight(name, &[vocab_size, all])?;
+        self.require_order(table)?;
+        let scale = embeddings.scale();
+        Ok(self.graph.add(Embed { scale }, &[ids, table])?)
     }
 
     /// Adds what a layer's embedding adds to its output `x`, if it has one.

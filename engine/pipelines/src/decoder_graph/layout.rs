@@ -2,7 +2,10 @@
 
 use wisp_graph::CacheFormat;
 
-use crate::{limits::ReturnHiddenStates, spec::LoraLayout, window_rings::WindowRings};
+use crate::{
+    config::LayerEmbeddingsPlacement, limits::ReturnHiddenStates, spec::LoraLayout,
+    window_rings::WindowRings,
+};
 
 /// What the graph of a decoder depends on besides its spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub(crate) struct DecoderLayout {
     /// The ring buffers of layers with a sliding window. Without them, these layers cache every
     /// position, as full-attention layers do.
     pub rings: Option<WindowRings>,
+    /// Where the embeddings by layer are. On the host, the graph has an input for those of a step's tokens.
+    pub layer_embeddings: LayerEmbeddingsPlacement,
     /// The hidden states that a decoder returns beside its logits.
     pub hidden_states: ReturnHiddenStates,
 }

@@ -25,6 +25,7 @@ mod short_conv;
 
 pub(crate) use build::build;
 pub use error::DecoderError;
+pub(crate) use layer_embeddings::LAYER_EMBEDDINGS;
 pub(crate) use layout::DecoderLayout;
 pub(crate) use lora::check_lora_buffers;
 pub(crate) use rope_tables::table_rows;

@@ -61,6 +61,9 @@ impl DecoderModel {
     async fn write(&mut self, inputs: &ModelInputs) -> Result<(), PipelineError> {
         self.decoder.write_tensor("tokens", &inputs.tokens).await?;
         self.decoder.write_tensor("index", &inputs.index).await?;
+        if let Some(table) = &self.layer_embeddings {
+            table.write(&inputs.tokens, &self.decoder).await?;
+        }
         let written = &mut self.written;
         let mut seldom = vec![
             ("logit_rows", &inputs.logit_rows, &mut written.logit_rows),

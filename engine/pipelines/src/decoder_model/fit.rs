@@ -6,6 +6,7 @@ use wisp_types::Capabilities;
 use crate::{
     DecoderSpec, ModelLimits, PipelineError, Remedy,
     decoder_graph::{self, DecoderError, check_lora_buffers},
+    layer_embeddings,
     spec::SpecError,
     window_rings::WindowRings,
 };
@@ -127,6 +128,7 @@ pub(super) fn fit_memory(
             remedies
         }
     };
+    remedies.splice(0..0, layer_embeddings::remedy(spec, &limits));
     let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
     if adapters > 0 {
         remedies.extend(["max_num_loras", "max_lora_rank"].map(|field| Remedy::Decrease { field }));

@@ -11,13 +11,14 @@ use wisp_compiler::Footprint;
 use wisp_graph::Graph;
 use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
 use wisp_types::{Api, BoxFuture, Capabilities};
-use wisp_weights::{Views, WeightSource};
+use wisp_weights::Views;
 
 use crate::{
     Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LoraError, LoraManager, ModelFiles,
     ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel, SamplingBuffers,
     SupportedEncoding,
     decoder_graph::{self, DecoderLayout},
+    layer_embeddings::{self, LayerEmbeddingTable, Placed},
     sampler,
     spec::TensorNames,
     window_rings::WindowRings,
@@ -33,6 +34,8 @@ pub struct DecoderModel {
     decoder: Model,
     /// The inputs that seldom change, as they stand on the device.
     written: WrittenInputs,
+    /// The embeddings by layer, if they are on the host.
+    layer_embeddings: Option<LayerEmbeddingTable>,
     /// The loaded adapters, where the model has room for any.
     loras: Option<LoraManager>,
     /// The checkpoint's `config.json`.
@@ -70,10 +73,16 @@ impl CheckpointModel for DecoderModel {
         let capabilities = &device.capabilities;
         let limits = fit::fit(capabilities, &spec, limits.for_device(device))?;
         let rings = WindowRings::of(&spec, &limits);
-        let mut weights = Views::new(&files.checkpoint);
-        let graph = graph(&spec, files.model_spec.tensor_names(), &mut weights, limits)?;
-        let compiled = session.compile(&graph)?;
-        let needs = footprint(&compiled, capabilities, &spec, limits, rings)?;
+        let compile = |graph: &Graph| session.compile(graph);
+        let needs = |compiled: &CompiledModel, limits| {
+            footprint(compiled, capabilities, &spec, limits, rings)
+        };
+        let Placed {
+            compiled,
+            weights,
+            limits,
+            needs,
+        } = layer_embeddings::place(files, &spec, limits, compile, needs)?;
         let limits = fit::fit_memory(&spec, limits, rings, needs)?;
         let options = InitOptions {
             max_dims: max_dims(&spec, limits, rings),
@@ -91,6 +100,7 @@ impl CheckpointModel for DecoderModel {
             rings,
             decoder,
             written: WrittenInputs::default(),
+            layer_embeddings: LayerEmbeddingTable::of(files, limits.layer_embeddings)?,
             loras: layout.map(|layout| LoraManager::new(&files.model_spec, layout)),
             config: files.huggingface_config.clone(),
             encoding: SupportedEncoding::of(&files.checkpoint),
@@ -104,16 +114,11 @@ impl CheckpointModel for DecoderModel {
     ) -> Result<Footprint, PipelineError> {
         let spec = files.model_spec.decoder()?;
         let limits = fit::fit(target, spec, limits)?;
-        let mut weights = Views::new(&files.checkpoint);
-        let decoder = compile(
-            target,
-            spec,
-            files.model_spec.tensor_names(),
-            &mut weights,
-            limits,
-        )?;
         let rings = WindowRings::of(spec, &limits);
-        footprint(&decoder, target, spec, limits, rings)
+        let compile = |graph: &Graph| InferenceSession::compile_for(graph, target);
+        let needs =
+            |compiled: &CompiledModel, limits| footprint(compiled, target, spec, limits, rings);
+        Ok(layer_embeddings::place(files, spec, limits, compile, needs)?.needs)
     }
 
     fn encoding(&self) -> Option<SupportedEncoding> {
@@ -135,9 +140,11 @@ impl PipelineModel for DecoderModel {
     }
 
     fn executes_asynchronously(&self) -> bool {
-        // A software adapter computes on the cores that submit: it never waits for them.
+        // A software adapter computes on the cores that submit: it never waits for them. Embeddings by layer on the
+        // host need the tokens.
         let device = self.decoder.device().info();
-        device.api != Api::Host && !device.capabilities.software_kernels
+        let waits = device.api == Api::Host || device.capabilities.software_kernels;
+        !waits && self.layer_embeddings.is_none()
     }
 
     fn execute<'a>(
@@ -229,17 +236,18 @@ fn footprint(
     Ok(decoder.and(sampler))
 }
 
-/// The graphs that a decoder runs: its own and the sampler's.
+/// The graphs that a decoder runs: its own, one for each place where its embeddings by layer may be, and the
+/// sampler's.
 pub(crate) fn graphs(
     target: &Capabilities,
-    spec: &DecoderSpec,
-    names: &TensorNames,
-    weights: &dyn WeightSource,
+    files: &ModelFiles,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
+    let spec = files.model_spec.decoder()?;
     let limits = fit::fit(target, spec, limits)?;
-    let decoder = graph(spec, names, &mut Views::new(weights), limits)?;
-    Ok(vec![decoder, sampler::build(spec.vocab_size)?])
+    let mut graphs = layer_embeddings::graphs(files, spec, limits)?;
+    graphs.push(sampler::build(spec.vocab_size)?);
+    Ok(graphs)
 }
 
 /// The graph of a checkpoint's decoder or encoder. Names, shapes and encodings of the tensors are read,
@@ -256,19 +264,8 @@ pub(crate) fn graph(
         lora: limits.lora(),
         cache_format: limits.cache_format,
         rings: WindowRings::of(spec, &limits),
+        layer_embeddings: limits.layer_embeddings,
         hidden_states: limits.return_hidden_states,
     };
     Ok(decoder_graph::build(spec, names, weights, layout)?)
-}
-
-/// Compiles a checkpoint's decoder or encoder.
-pub(crate) fn compile(
-    target: &Capabilities,
-    spec: &DecoderSpec,
-    names: &TensorNames,
-    weights: &mut Views<'_>,
-    limits: ModelLimits,
-) -> Result<CompiledModel, PipelineError> {
-    let graph = graph(spec, names, weights, limits)?;
-    Ok(InferenceSession::compile_for(&graph, target)?)
 }

@@ -61,3 +61,10 @@ pub struct LayerEmbeddings {
     /// Tokens that have embeddings; others have that of token 0.
     pub vocab_size: u64,
 }
+
+impl LayerEmbeddings {
+    /// Returns the factor on the table's elements: they are scaled like the model's own embeddings.
+    pub fn scale(self) -> f32 {
+        (self.width as f32).sqrt()
+    }
+}

@@ -4,7 +4,9 @@ mod assemble;
 #[cfg(not(target_arch = "wasm32"))]
 mod auxiliary;
 mod big_endian;
+mod file_part;
 mod gguf_parts;
+mod matrix_rows;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
 mod open_remote;
@@ -12,6 +14,8 @@ mod quantized;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use auxiliary::{is_auxiliary_file, is_auxiliary_name};
+
+pub use matrix_rows::MatrixRows;
 
 use std::{
     borrow::Cow,
@@ -151,38 +155,11 @@ impl Checkpoint {
         tensor: &TensorInfo,
         range: &Range<u64>,
     ) -> Result<Cow<'_, [u8]>, WeightError> {
-        let blocks = big_endian::whole_blocks(tensor, range)?;
-        if let Some(file) = self.files.get(tensor.file) {
-            let changed = |source| WeightError::Io {
-                doing: "read",
-                path: file.name.clone(),
-                source,
-            };
-            file.bytes.check_length().map_err(changed)?;
-        }
-        let bytes = self
-            .file_bytes(tensor, &blocks)
-            .ok_or_else(|| tensor.out_of_range(range))?;
-        let bytes = Cow::Borrowed(bytes);
-        Ok(big_endian::to_little_endian(
-            tensor,
-            bytes,
-            blocks.start,
-            range,
-        ))
-    }
-
-    /// A tensor's bytes as they stand in its file; `None` if they are not inside the file, which the
-    /// parsers rule out, or not in memory.
-    fn file_bytes(&self, tensor: &TensorInfo, range: &Range<u64>) -> Option<&[u8]> {
-        let bytes = &self.files.get(tensor.file)?.bytes;
-        if let Some(remote) = bytes.as_remote() {
-            let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
-            return remote.prefetched(tensor, range);
-        }
-        let start = usize::try_from(tensor.offset.checked_add(range.start)?).ok()?;
-        let end = usize::try_from(tensor.offset.checked_add(range.end)?).ok()?;
-        bytes.as_slice().get(start..end)
+        let Some(file) = self.files.get(tensor.file) else {
+            return Err(tensor.out_of_range(range));
+        };
+        file.check_length()?;
+        file.part(tensor, range)
     }
 }
 

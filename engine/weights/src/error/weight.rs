@@ -126,6 +126,15 @@ pub enum WeightError {
         /// What does not fit.
         problem: String,
     },
+    /// Occurs when a tensor is to stay in its file, but that is read in pieces over a network or by a browser.
+    #[error(
+        "tensor `{}` cannot stay in its file, which is read in pieces",
+        tensor.escape_debug()
+    )]
+    Remote {
+        /// The name of the tensor.
+        tensor: String,
+    },
     /// Occurs when a range of bytes is not inside its tensor.
     #[error(
         "bytes {start}..{end} of tensor `{}` were requested, but it has {len} bytes",

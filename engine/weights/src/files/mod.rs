@@ -12,14 +12,16 @@ pub(crate) use remote::{RemoteBytes, read_exact};
 /// The contents of one file, in memory or mapped into memory.
 ///
 /// Made `From` a static or shared slice or a vector. [`Checkpoint::open`](crate::Checkpoint::open) maps
-/// files.
+/// files. A clone shares the contents.
+#[derive(Clone)]
 pub struct FileBytes(Contents);
 
+#[derive(Clone)]
 enum Contents {
     Static(&'static [u8]),
     Shared(Arc<[u8]>),
     #[cfg(not(target_arch = "wasm32"))]
-    Mapped(mapped::MappedFile),
+    Mapped(Arc<mapped::MappedFile>),
     Remote(RemoteBytes),
 }
 
@@ -103,8 +105,8 @@ impl From<Vec<u8>> for FileBytes {
     }
 }
 
-/// One file of a checkpoint.
-#[derive(Debug)]
+/// One file of a checkpoint. A clone shares the contents.
+#[derive(Clone, Debug)]
 pub(crate) struct File {
     /// The name or path, for messages.
     pub name: String,
@@ -119,7 +121,7 @@ pub(crate) struct File {
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn map_file(path: &std::path::Path) -> Result<File, crate::error::WeightError> {
     let contents = match mapped::map(path)? {
-        Some(map) => Contents::Mapped(map),
+        Some(map) => Contents::Mapped(Arc::new(map)),
         None => Contents::Static(&[]),
     };
     Ok(File {

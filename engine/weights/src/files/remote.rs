@@ -40,6 +40,7 @@ pub(crate) async fn read_exact(
 }
 
 /// A remote file, and the data of those of its tensors that were read ahead.
+#[derive(Clone)]
 pub(crate) struct RemoteBytes {
     file: Arc<dyn RemoteFile>,
     /// The data of tensors that were read ahead, by their offsets in the file.

@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod gguf;
+mod matrix_rows;
 mod memory;
 mod oracle;
 mod pytorch;

@@ -1,0 +1,104 @@
+//! The size limits with which a model is loaded, as its settings, its files and the prompt imply.
+
+use wisp_device::Device;
+use wisp_pipelines::{ModelFiles, ModelLimits, PipelineError};
+use wisp_types::Capabilities;
+
+use crate::{builder::DEFAULT_CONTEXT_LENGTH, error::Error, open_model::OpenModel};
+
+/// The default KV cache holds one whole context plus this many tokens for each further request.
+const FURTHER_TOKENS: u64 = 512;
+
+/// The default number of texts that an encoder processes at the same time.
+const ENCODER_TEXTS: u64 = 32;
+
+/// The largest number of texts that an encoder processes at the same time if all texts are known.
+const MAX_ENCODER_TEXTS: u64 = 256;
+
+/// Tokens that an encoder processes at the same time, unless the model's longest text is longer.
+const ENCODER_TOKENS: u64 = 4096;
+
+impl OpenModel {
+    /// Returns the context length with which the model will be loaded.
+    pub(crate) fn context_length(&self) -> u64 {
+        let most = self
+            .files()
+            .map_or(u64::MAX, |files| files.model_spec.spec.max_positions);
+        match self.builder.length_is_set {
+            true => self.builder.config.max_length,
+            false => most.clamp(1, DEFAULT_CONTEXT_LENGTH),
+        }
+    }
+
+    /// Returns the size limits with which the model will be loaded on a device with the capabilities `target`, before
+    /// the device's own limits apply.
+    ///
+    /// # Errors
+    ///
+    /// If the context is longer than the model was trained for.
+    pub fn limits(&self, target: &Capabilities) -> Result<ModelLimits, Error> {
+        let Some(files) = self.files() else {
+            return Ok(ModelLimits::default());
+        };
+        if files.model_spec.spec.encoder.is_some() {
+            return Ok(self.encoder_limits(files));
+        }
+        let mut config = self.builder.config.clone();
+        config.max_length = self.context_length();
+        let mut limits = config
+            .limits(&files.model_spec.spec, target)
+            .map_err(PipelineError::from)?;
+        if let Some(tokens) = self.prompt_tokens {
+            limits.max_step_tokens = limits.max_step_tokens.min(tokens);
+        }
+        let rows = self.builder.logit_rows.min(limits.max_step_tokens);
+        limits.max_logit_rows = limits.max_logit_rows.max(rows);
+        if limits.is_paged() {
+            let page = u64::from(limits.page_size.max(1));
+            let further = (limits.max_batch - 1) * FURTHER_TOKENS.div_ceil(page);
+            let tokens = self
+                .builder
+                .cache_tokens
+                .map(|tokens| tokens.div_ceil(page));
+            let whole = limits.pages_per_sequence();
+            let pages = tokens.unwrap_or(whole.saturating_add(further)).max(whole);
+            limits.pages = pages.min(limits.total_pages());
+        }
+        Ok(limits)
+    }
+
+    /// Returns the limits as [`Self::limits`] does, with the memory that the model may take on a device.
+    pub(crate) fn limits_on(&self, device: &Device) -> Result<ModelLimits, Error> {
+        let limits = self.limits(&device.info().capabilities)?;
+        let free = || self.builder.config.memory(device);
+        let memory = self.builder.memory_limit.or_else(free);
+        // Exhausted memory must not become 0, which means no limit.
+        let memory = memory.map_or(0, |bytes| bytes.max(1));
+        Ok(ModelLimits { memory, ..limits })
+    }
+
+    fn encoder_limits(&self, files: &ModelFiles) -> ModelLimits {
+        let limits = match &self.texts {
+            Some(lengths) => ModelLimits {
+                max_length: lengths.iter().copied().max().unwrap_or(1),
+                max_batch: (lengths.len() as u64).min(MAX_ENCODER_TEXTS),
+                max_step_tokens: lengths.iter().sum::<u64>().min(ENCODER_TOKENS),
+                ..ModelLimits::default()
+            },
+            None => ModelLimits {
+                max_length: match self.builder.length_is_set {
+                    true => self.builder.config.max_length,
+                    false => files.model_spec.spec.max_positions.min(ENCODER_TOKENS),
+                },
+                max_batch: ENCODER_TEXTS,
+                max_step_tokens: ENCODER_TOKENS,
+                ..ModelLimits::default()
+            },
+        };
+        ModelLimits {
+            max_length: limits.max_length.max(1),
+            layer_embeddings: self.builder.config.layer_embeddings,
+            ..limits
+        }
+    }
+}
