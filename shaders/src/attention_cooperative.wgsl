@@ -222,9 +222,15 @@ fn main(
                 var part_max = LOWEST;
                 if is_computed {
                     for (var i = 0u; i < OWN_SCORES; i++) {
-                        let position = part * OWN_SCORES + i;
-                        let score = capped(unscale * scores[position * SCORE_STRIDE + row]);
-                        own[i] = select(MASKED, score, first + position - start < count);
+                        own[i] = unscale * scores[(part * OWN_SCORES + i) * SCORE_STRIDE + row];
+                    }
+                    if p.softcap != 0.0 {
+                        for (var i = 0u; i < OWN_SCORES; i++) {
+                            own[i] = capped(own[i]);
+                        }
+                    }
+                    for (var i = 0u; i < OWN_SCORES; i++) {
+                        own[i] = select(MASKED, own[i], first + part * OWN_SCORES + i - start < count);
                         part_max = max(part_max, own[i]);
                     }
                 }
@@ -267,9 +273,9 @@ fn main(
                             coopStore(sums[c], &scores[at], score_stride);
                         }
                         workgroupBarrier();
-                        for (var i = part; i < EDGE; i += PARTS) {
-                            if is_computed {
-                                scores[(half + i) * SCORE_STRIDE + row] *= row_values[row];
+                        if is_computed {
+                            for (var i = 0u; i < EDGE / PARTS; i++) {
+                                scores[(half + EDGE / PARTS * part + i) * SCORE_STRIDE + row] *= row_values[row];
                             }
                         }
                         workgroupBarrier();

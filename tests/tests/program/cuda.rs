@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wisp_tests::{
     cuda::{emulator, find_in, run_in},
-    program::{Run, run},
+    program::{Run, logits_of, run},
     server::Server,
 };
 
@@ -82,6 +82,73 @@ mod emulated {
             tokens(generate_in(folder, &flags, &[])),
             expected,
             "baseline"
+        );
+    }
+
+    /// A tuning of this build's kernels that puts attention of prompts on tensor cores.
+    fn attention_on_tensor_cores() -> serde_json::Value {
+        let kernels = wisp_shaders::fingerprint().iter();
+        let kernels: String = kernels.map(|byte| format!("{byte:02x}")).collect();
+        serde_json::json!({ "format": 1, "tuning": { "kernels": kernels, "calls": [{
+            "shape": { "op": "attention_tiled.f32", "cols": 0, "width": 0 },
+            "kernels": [{ "name": TENSOR_CORES, "max_rows": u32::MAX }],
+        }] } })
+    }
+
+    const TENSOR_CORES: &str = "attention_tiled.f32.cooperative16_lanes32_head64";
+
+    #[test]
+    fn a_tuning_puts_attention_of_prompts_on_tensor_cores_at_half_precision() {
+        let Some(folder) = emulator() else { return };
+        let files = tempfile::tempdir().expect("a folder");
+        let tuning = files.path().join("tuning.json");
+        std::fs::write(&tuning, attention_on_tensor_cores().to_string()).expect("a file");
+        let tuning = tuning.to_str().expect("a path in UTF-8");
+        let cache = files.path().to_str().expect("a path in UTF-8");
+        let variables = [("WISP_CACHE_DIR", cache)];
+        let tokens: Vec<u32> = (0..80u32).map(|i| (i * i * 7 + 3 * i + 1) % 256).collect();
+        let of = |precision: &str, tuning: &str| {
+            let flags = [
+                "--device",
+                "cuda",
+                "--precision",
+                precision,
+                "--tuning",
+                tuning,
+            ];
+            let programs = run_in(
+                folder,
+                &[&["warm-cache", "--json"], &flags[..]].concat(),
+                &variables,
+            );
+            let chosen = programs.json()["programs"]
+                .to_string()
+                .contains(TENSOR_CORES);
+            let logits = logits_of(&tokens, &flags, |args| run_in(folder, args, &variables));
+            (logits.concat(), chosen)
+        };
+        let error = |a: &[f32], b: &[f32]| {
+            let off: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            let norm: f64 = b.iter().map(|b| f64::from(*b).powi(2)).sum();
+            (off / norm).sqrt()
+        };
+        let (exact, in_exact) = of("exact", tuning);
+        let (half, in_half) = of("f16", "off");
+        let (tuned, in_tuned) = of("f16", tuning);
+        assert_eq!([in_exact, in_half, in_tuned], [false, false, true]);
+        let errors = [
+            error(&half, &exact),
+            error(&tuned, &exact),
+            error(&tuned, &half),
+        ];
+        println!(
+            "f16 {:.1e}, tuned {:.1e}, by attention {:.1e}",
+            errors[0], errors[1], errors[2]
+        );
+        // That of products at this precision.
+        assert!(
+            errors.iter().all(|error| (1e-6..5e-3).contains(error)),
+            "{errors:?}"
         );
     }
 
