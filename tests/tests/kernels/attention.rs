@@ -222,9 +222,8 @@ fn tiles_match_the_twin() {
 }
 
 /// Scores that grow by half a unit from position to position, or fall: the largest one moves on with every tile.
-fn growing_scores(b: &Batch, format: CacheFormat, sign: f32) -> Case {
+fn growing_scores(b: &Batch, format: CacheFormat, sign: f32, mut case: Case) -> Case {
     let (tokens, width) = (b.index().len(), b.head_dim.next_multiple_of(4));
-    let mut case = attention(b, format);
     let queries = (0..tokens * b.heads * b.head_dim).map(|i| match i % b.head_dim {
         0 => sign * 0.5,
         _ => 0.0,
@@ -258,11 +257,19 @@ fn tiles_follow_the_largest_score() {
         batch([2, 1, 128, 16], 40, 0.0, &[(80, 40)]),
     ];
     for format in CacheFormat::ALL {
-        let cases: Vec<_> = batches
-            .iter()
-            .flat_map(|b| [1.0, -1.0].map(|sign| tiled(b, growing_scores(b, format, sign))))
-            .collect();
-        check_fitting(&format.op("attention_tiled"), &cases);
+        for (op, of) in [
+            (
+                "attention_tiled",
+                attention as fn(&Batch, CacheFormat) -> Case,
+            ),
+            ("full_attention_tiled", full_attention),
+        ] {
+            let grown = |b, sign| tiled(b, growing_scores(b, format, sign, of(b, format)));
+            let cases = batches
+                .iter()
+                .flat_map(|b| [1.0, -1.0].map(|sign| grown(b, sign)));
+            check_fitting(&format.op(op), &cases.collect::<Vec<_>>());
+        }
     }
 }
 

@@ -127,29 +127,16 @@ mod emulated {
             let logits = logits_of(&tokens, &flags, |args| run_in(folder, args, &variables));
             (logits.concat(), chosen)
         };
-        let error = |a: &[f32], b: &[f32]| {
-            let off: f64 = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-            let norm: f64 = b.iter().map(|b| f64::from(*b).powi(2)).sum();
-            (off / norm).sqrt()
-        };
-        let (exact, in_exact) = of("exact", tuning);
-        let (half, in_half) = of("f16", "off");
+        let (_, in_exact) = of("exact", tuning);
+        let (untuned, in_untuned) = of("f16", "off");
         let (tuned, in_tuned) = of("f16", tuning);
-        assert_eq!([in_exact, in_half, in_tuned], [false, false, true]);
-        let errors = [
-            error(&half, &exact),
-            error(&tuned, &exact),
-            error(&tuned, &half),
-        ];
-        println!(
-            "f16 {:.1e}, tuned {:.1e}, by attention {:.1e}",
-            errors[0], errors[1], errors[2]
-        );
-        // That of products at this precision.
-        assert!(
-            errors.iter().all(|error| (1e-6..5e-3).contains(error)),
-            "{errors:?}"
-        );
+        assert_eq!([in_exact, in_untuned, in_tuned], [false, false, true]);
+        let pairs = tuned.iter().zip(&untuned);
+        let off: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        let norm: f64 = untuned.iter().map(|b| f64::from(*b).powi(2)).sum();
+        let error = (off / norm).sqrt();
+        // No difference would mean that the exact kernel ran; the bound is that of the products of all layers.
+        assert!(error > 0.0 && error <= 5e-3, "{error:e}");
     }
 
     #[test]
