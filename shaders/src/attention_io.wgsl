@@ -53,6 +53,28 @@ fn visible_range(token: vec2<u32>, pages: u32) -> vec2<u32> {
     return vec2(start, end);
 }
 
+// Tokens of one sequence that follow each other in a batch.
+struct Run {
+    sequence: u32,
+    // One past the last of them.
+    end: u32,
+    // The range of positions that contains all that they see.
+    visible: vec2<u32>,
+}
+
+// The tokens of the sequence of token `first` that follow it, up to `end`.
+fn run_of_tokens(first: u32, end: u32, pages: u32) -> Run {
+    var run = Run(index[first].x, first, vec2(0xffffffffu, 0u));
+    while run.end < end && index[run.end].x == run.sequence {
+        let range = visible_range(index[run.end], pages);
+        if range.x < range.y {
+            run.visible = vec2(min(run.visible.x, range.x), max(run.visible.y, range.y));
+        }
+        run.end++;
+    }
+    return run;
+}
+
 // The index of a head in the cache at a visible position. An invalid page is clamped to the last one.
 fn visible_kv_row(sequence: u32, position: u32, kv_head: u32, pages: u32) -> u32 {
     let page = min(page_table[sequence * p.max_pages + position / p.page_size], pages - 1u);

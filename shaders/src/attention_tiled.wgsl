@@ -8,7 +8,7 @@
 // heads of any size are computed alike. An invocation computes the scores of four rows at four positions, and
 // sums the values of four rows, OWN_VEC4S vec4s of each. A weight stays with the invocation that computed its
 // score until the values of its position are in workgroup memory.
-import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
+import package::attention_io::{index, add_dot, cache_pages, load_query, run_of_tokens, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, value_vec4};
 import package::query::MAX_VEC4S;
@@ -85,17 +85,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     var acc: array<vec4<f32>, 4u * OWN_VEC4S>;
     var token = first_row / group;
     while token < end_token {
-        // The tokens of one sequence that follow each other, and all that they see.
-        let sequence = index[token].x;
         let first_token = token;
-        var visible = vec2(0xffffffffu, 0u);
-        while token < end_token && index[token].x == sequence {
-            let range = visible_range(index[token], pages);
-            if range.x < range.y {
-                visible = vec2(min(visible.x, range.x), max(visible.y, range.y));
-            }
-            token++;
-        }
+        let run = run_of_tokens(token, end_token, pages);
+        let visible = run.visible;
+        token = run.end;
         for (var i = 0u; i < 4u * OWN_VEC4S; i++) {
             acc[i] = vec4(0.0);
         }
@@ -116,7 +109,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             let count = min(POSITIONS, visible.y - first);
             if lid < POSITIONS {
                 // Those beyond the end repeat the last position, with weight 0.
-                let row = visible_kv_row(sequence, first + min(lid, count - 1u), kv_head, pages);
+                let row = visible_kv_row(run.sequence, first + min(lid, count - 1u), kv_head, pages);
                 head_offsets[lid] = head_offset(row, vec4s);
             }
             workgroupBarrier();

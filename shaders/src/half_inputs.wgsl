@@ -1,7 +1,6 @@
 // The rows of x of a tile in half precision: each is scaled by a power of two to magnitudes below 2^11, so that
-// products with weights below 1 can be summed over a block. A number that is 2^-25 times the largest of its row still
-// has all bits of a half.
-import package::half_precision::{exponent_of, max_magnitude, power_of_two};
+// products with weights below 1 can be summed over a block.
+import package::half_precision::{half_scale, half_unscale, max_magnitude};
 import package::matmul_io::{p, output_rows, load_x};
 import package::matmul_tile::tile_token;
 import constants::{WG, EDGE_TOKENS};
@@ -34,10 +33,10 @@ fn find_largest(y: u32, lid: u32) {
 
 // The factor by which token `i` of the tile is scaled.
 fn input_scale(i: u32) -> f32 {
-    return power_of_two(264u - exponent_of(bitcast<f32>(atomicLoad(&largest[i]))));
+    return half_scale(bitcast<f32>(atomicLoad(&largest[i])));
 }
 
 // The factor that undoes the scaling of token `i` of the tile.
 fn input_unscale(i: u32) -> f32 {
-    return power_of_two(exponent_of(bitcast<f32>(atomicLoad(&largest[i]))) - 10u);
+    return half_unscale(bitcast<f32>(atomicLoad(&largest[i])));
 }

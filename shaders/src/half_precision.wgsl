@@ -15,3 +15,14 @@ fn exponent_of(m: f32) -> u32 {
 fn max_magnitude(v: vec4<f32>, m: f32) -> f32 {
     return max(max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))), m);
 }
+
+// The factor by which a row of numbers up to the magnitude `m` is scaled: to magnitudes below 2^11, so that a number that
+// is 2^-25 times the largest one still has all bits of a half.
+fn half_scale(m: f32) -> f32 {
+    return power_of_two(264u - exponent_of(m));
+}
+
+// The factor that undoes the scaling by `half_scale`.
+fn half_unscale(m: f32) -> f32 {
+    return power_of_two(exponent_of(m) - 10u);
+}

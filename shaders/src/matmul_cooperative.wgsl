@@ -9,6 +9,7 @@ import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 import package::half_inputs::{find_largest, input_row, input_scale, input_unscale};
 import package::matmul_io::{p, load_x, store, tile_row, X_WIDTH};
 import package::matmul_tile::tile_token;
+import package::subgroup_number::{subgroup_count, subgroup_number};
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, PATCH_TOKENS};
 
 const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -42,8 +43,6 @@ const LARGEST_HALF: f32 = 65504.0;
 var<workgroup> weights: array<f16, EDGE_ROWS * STRIDE>; // [row, column]
 var<workgroup> inputs: array<f16, EDGE_TOKENS * STRIDE>; // [token, column]
 var<workgroup> results: array<f32, PATCHES * EDGE * EDGE>; // [patch, token, row]
-var<workgroup> counter: atomic<u32>;
-var<workgroup> subgroups: u32;
 
 fn write_weights(i: u32, v: vec4<f32>) {
     let w = vec4<f16>(clamp(WEIGHT_SCALE * v, vec4(-LARGEST_HALF), vec4(LARGEST_HALF)));
@@ -70,22 +69,10 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * EDGE_ROWS;
     let first_token = input_row(wid.y, 0u);
-    // Subgroups number themselves: their sizes and order are the driver's choice.
-    if lid == 0u {
-        atomicStore(&counter, 0u);
-    }
-    workgroupBarrier();
-    var subgroup = 0u;
-    if lane == 0u {
-        subgroup = atomicAdd(&counter, 1u);
-    }
-    subgroup = subgroupBroadcastFirst(subgroup);
+    let subgroup = subgroup_number(lid, lane);
     // Ends with a barrier.
     find_largest(wid.y, lid);
-    if lid == 0u {
-        subgroups = max(atomicLoad(&counter), 1u);
-    }
-    let patches_at_once = workgroupUniformLoad(&subgroups);
+    let patches_at_once = subgroup_count(lid);
     var x_scales: array<f32, OCTETS>;
     for (var k = 0u; k < OCTETS; k++) {
         x_scales[k] = input_scale((k * WG + lid) / 4u);

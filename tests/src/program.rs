@@ -339,6 +339,17 @@ pub fn logits(
     tokens: &[u32],
     flags: &[&str],
 ) -> Vec<Vec<f32>> {
+    let flags = [&*model_args(model), &place.args(), flags].concat();
+    logits_of(tokens, &flags, |args| run(args))
+}
+
+/// The same of the model and the device that flags name, with a function that runs the program.
+#[track_caller]
+pub fn logits_of(
+    tokens: &[u32],
+    flags: &[&str],
+    run: impl FnOnce(&[&str]) -> Run,
+) -> Vec<Vec<f32>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("logits.safetensors");
     let ids = ids(tokens);
@@ -349,7 +360,7 @@ pub fn logits(
         "--out",
         out.to_str().expect("a path in UTF-8"),
     ];
-    run([&fixed, &*model_args(model), &place.args(), flags].concat()).succeeded();
+    run(&[&fixed, flags].concat()).succeeded();
     let file = std::fs::read(&out).expect("the logits");
     let file = SafeTensors::deserialize(&file).expect("a safetensors file");
     let tensor = file.tensor("logits").expect("a tensor of logits");

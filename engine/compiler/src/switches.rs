@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wisp_types::choices;
 
 choices! {
-    /// The precision of products, in which nearly all of a model's work is.
+    /// The precision of products, in which nearly all of a model's work is, and of attention on matrix units.
     ///
     /// A precision other than `Exact` lets programs use kernels that are faster and less accurate; where a
     /// target has none, they use the exact ones. Sums and everything between products are f32 in each precision.
@@ -14,7 +14,8 @@ choices! {
         #[default]
         Exact = "exact",
         /// Products of many tokens in half precision, on GPUs that have it. The normalised error of a product,
-        /// `‖a − b‖ / ‖b‖`, is below `1e-3 * (1 + 16 / n)` over its `n` results; twice that for gated products.
+        /// `‖a − b‖ / ‖b‖`, is below `1e-3 * (1 + 16 / n)` over its `n` results; twice that for gated products. Attention
+        /// of many tokens is in half precision, with an error below 1e-3, where a tuning chooses matrix units for it.
         F16 = "f16",
         /// Products of quantised weights with activations that are rounded to 8 bits, in blocks of 32 with a scale.
         /// All devices make the same blocks of the same numbers. What they compute in `f32` differs by rounding, which

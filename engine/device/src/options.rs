@@ -42,8 +42,8 @@ pub struct DeviceOptions {
     pub feature_level: FeatureLevel,
     /// The class of kernels that programs use on an adapter.
     pub device_class: DeviceClassChoice,
-    /// Whether programs may use cooperative matrices, an experimental feature of wgpu; they compute products of
-    /// less precision than others.
+    /// Whether programs may use cooperative matrices, an experimental feature of wgpu; they compute products
+    /// and attention with less precision than others.
     pub cooperative_matrices: bool,
     /// The number of the host device's threads; 0 is one for each core.
     pub num_threads: usize,

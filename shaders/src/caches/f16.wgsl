@@ -11,6 +11,8 @@ import constants::CACHE;
 const UNIT: u32 = 1u;
 // The largest finite half-precision number.
 const F16_MAX = vec4<f32>(65504.0);
+// Whether each number is one that half precision can hold.
+const HOLDS_HALVES: bool = true;
 
 // The offset of a head in the cache, in elements of its array.
 fn head_offset(row: u32, vec4s: u32) -> u32 {

@@ -9,6 +9,8 @@ import constants::CACHE;
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
+// Whether each number is one that half precision can hold.
+const HOLDS_HALVES: bool = false;
 
 // The offset of a head in the cache, in elements of its array.
 fn head_offset(row: u32, vec4s: u32) -> u32 {

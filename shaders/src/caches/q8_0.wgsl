@@ -13,6 +13,8 @@ import constants::CACHE;
 const BLOCK: u32 = 8u;
 // vec4s that one invocation writes: two blocks, whose scales share a word.
 const UNIT: u32 = 16u;
+// Whether each number is one that half precision can hold.
+const HOLDS_HALVES: bool = false;
 
 // The offset of a head in the cache, in elements of its array.
 fn head_offset(row: u32, vec4s: u32) -> u32 {

@@ -80,8 +80,11 @@ const AMD: &[Goal<3>] = &[
     goal("attention, prefill: bytes a multiply-add", "attention_tiled.f16.head128", Metric::LoopBytes, same(0.07), ALL),
     goal("attention: registers", "*attention*", Metric::Registers, same(64.0), NONE),
     goal("attention: waves",     "*attention*", Metric::Waves, [24.0, 16.0, 4.0], NONE),
-    goal("attention: spills",    "*attention*", Metric::Spills,  same(0.0), ALL),
-    goal("attention: scratch",   "*attention* !*attention_tiled.*.baseline", Metric::Scratch, same(0.0), ALL),
+    goal("attention: spills",    "*attention* !*cooperative16_lanes*_head128", Metric::Spills,  same(0.0), ALL),
+    goal("attention: scratch",   "*attention* !*attention_tiled.*.baseline !*cooperative16_lanes*_head128", Metric::Scratch, same(0.0), ALL),
+    // Queries and sums of 128 elements fill the registers.
+    goal("attention, cooperative, heads of 128: spills", "*attention*.cooperative16_lanes*_head128", Metric::Spills, [0.0; 3], NONE),
+    goal("attention, prefill, cooperative: instructions a multiply-add", "attention_tiled.f16.cooperative16_lanes64_head128", Metric::LoopInstructions, same(0.75), &["navi31"]),
     // Tiles of heads of 512: the sums of a lane are in memory.
     goal("attention, heads of 512: scratch", "*attention_tiled.*.baseline", Metric::Scratch, same(0.0), NONE),
     goal("norms: barriers, with subgroups", "*_norm.subgroup*", Metric::Barriers, same(2.0), ALL),
@@ -119,6 +122,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("Q4_0, many tokens, int8: instructions a multiply-add", "matmul_int8.q4_0.tile64x64", Metric::LoopInstructions, [0.6], SM_80),
     goal("Q4_0, many tokens, f16: instructions a multiply-add", "matmul.q4_0.f16_tile128x64", Metric::LoopInstructions, [1.0], NONE),
     goal("Q4_0, many tokens, cooperative: instructions a multiply-add", "matmul.q4_0.cooperative16_patch64x32", Metric::LoopInstructions, [0.1], NONE),
+    goal("attention, prefill, cooperative: matrix products a multiply-add", "attention_tiled.*.cooperative*", Metric::LoopMatrices, [0.016], SM_80),
+    goal("attention, prefill, cooperative: instructions a multiply-add", "attention_tiled.f16.cooperative16_lanes32_head128", Metric::LoopInstructions, [0.5], SM_80),
     goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
     goal("products: spills", "matmul*", Metric::Spills, [0.0], NONE),
     goal("products: local memory", "matmul*", Metric::Scratch, [0.0], NONE),

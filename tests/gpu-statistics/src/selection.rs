@@ -2,11 +2,14 @@
 
 use wisp_shaders::{DeviceClass, Kernel, Needs};
 
-/// True if some GPU selects a kernel for some call, perhaps after tuning.
+/// True if some GPU selects a kernel for some call, perhaps after tuning. Kernels with cooperative matrices stand behind
+/// others, because they wait for one.
 pub fn is_selected(kernel: &Kernel) -> bool {
     let candidates = wisp_shaders::candidates(kernel.op);
     let mut better = candidates.take_while(|other| other.name != kernel.name);
-    kernel.device_class != DeviceClass::Software && !better.any(|other| replaces(other, kernel))
+    let waits = kernel.needs.matrix_size > 0;
+    kernel.device_class != DeviceClass::Software
+        && (waits || !better.any(|other| replaces(other, kernel)))
 }
 
 /// True if every GPU that could select `kernel` for a call could select `other` for it.

@@ -32,6 +32,7 @@ const PAIRS: &[Pair] = &[
     Pair { about: "Q4_0, many tokens, cooperative", kernel: "matmul.q4_0.cooperative16_patch64x64", llama_cpp: "0.17" },
     Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
     Pair { about: "attention, prefill", kernel: "attention_tiled.f16.head128", llama_cpp: "1.9" },
+    Pair { about: "attention, prefill, cooperative", kernel: "attention_tiled.f16.cooperative16_lanes64_head128", llama_cpp: "–" },
 ];
 
 /// Writes a line for each kernel on AMD's GPUs: all instructions a unit of work, and those on the vector ALUs.
@@ -89,6 +90,7 @@ const NVIDIA: &[(&str, &str, Option<f64>)] = &[
     ("Q4_0, many tokens, cooperative", "matmul.q4_0.cooperative16_patch64x32", None),
     ("attention, decode", "attention_split.f16.heads4", None),
     ("attention, prefill", "attention_tiled.f16.head128", None),
+    ("attention, prefill, cooperative", "attention_tiled.f16.cooperative16_lanes32_head128", None),
 ];
 
 /// Writes a line for each kernel on NVIDIA's GPUs: instructions a unit of work and, for products of one token, for a byte

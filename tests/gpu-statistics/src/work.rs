@@ -67,6 +67,25 @@ const WORK: &[Work] = &[
             &["32", "0", "64/HEADS", "16"],
         ],
     },
+    // The same work as below, on matrix units. The patches: the tile's sequence; its tokens, of four heads each; the tiles
+    // and their slice of keys; loops over queries, made once; the results, in two loops or a nested one. Subgroups are of 64
+    // lanes: kernels for 32 compute half of the patches in a turn.
+    Work {
+        pattern: "*attention_tiled.*.cooperative16_lanes32_head64", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS/WG", columns: "",
+        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "8/PARTS", "8/PARTS"]],
+    },
+    Work {
+        pattern: "*attention_tiled.*.cooperative16_lanes32_head128", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS/WG", columns: "",
+        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "DIMS/32", "8/PARTS"]],
+    },
+    Work {
+        pattern: "*attention_tiled.*.cooperative16_lanes64_head64", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
+        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "8/PARTS", "8/PARTS"]],
+    },
+    Work {
+        pattern: "*attention_tiled.*.cooperative16_lanes64_head128", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
+        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "DIMS/32", "8/PARTS"]],
+    },
     // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:
     // slices of queries and keys, where no query has a part of a vec4; slices of values.
     Work {
@@ -94,6 +113,15 @@ const NVIDIA: &[Work] = &[
     // A half of a block, of two octets of columns. Both halves count with the sums in f32 that follow them, although
     // blocks with one scale have those once.
     Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["2", "2"]], columns: "" },
+    // The rest of the loop over the tile's tokens as well; the results of 64 lanes are unrolled.
+    Work {
+        pattern: "*attention_tiled.*.cooperative*", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
+        turns: &[
+            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0"],
+            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0", "8/PARTS", "8/PARTS"],
+            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0", "8/PARTS", "8/PARTS", "8/PARTS", "8/PARTS"],
+        ],
+    },
     // The rest of the loop over the tile's tokens has a loop of its own.
     Work {
         pattern: "*attention_tiled.*", unit: "multiply-add", units: "64*ROWS*POSITIONS*VEC4S*8/WG", columns: "",

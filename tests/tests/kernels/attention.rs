@@ -28,6 +28,8 @@ const TILED: &[Batch] = &[
     sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
     chunked_batch([3, 3, 36, 16], 40, &[(100, 67), (3, 2)]),
     latent_batch([16, 1, 96, 64, 16], &[(7, 5), (50, 1), (64, 2)]),
+    latent_batch([4, 1, 290, 120, 16], &[(40, 30)]),
+    sink_batch([4, 2, 128, 64], 0, 0.0, &[(1000, 3), (600, 20)]),
 ];
 
 /// Batches with heads of more than 256 elements.
@@ -233,6 +235,81 @@ fn tiles_match_the_twin() {
             &format.op("full_attention_tiled"),
             &full.collect::<Vec<_>>(),
         );
+    }
+}
+
+/// Scores that grow by half a unit from position to position, or fall: the largest one moves on with every tile.
+fn growing_scores(b: &Batch, format: CacheFormat, sign: f32, mut case: Case) -> Case {
+    let (tokens, width) = (b.index().len(), b.head_dim.next_multiple_of(4));
+    let queries = (0..tokens * b.heads * b.head_dim).map(|i| match i % b.head_dim {
+        0 => sign * 0.5,
+        _ => 0.0,
+    });
+    case.memory[0] = exact(&queries.collect::<Vec<f32>>());
+    // Every format holds these numbers: the largest one of a block is 127.
+    let mut keys = vec![0f32; b.cache_len()];
+    let table = b.table();
+    for (sequence, (before, count)) in b.sequences.iter().enumerate() {
+        for position in 0..before + count {
+            let page = table[sequence * b.max_pages() + position / b.page_size] as usize;
+            let first = (page * b.page_size + position % b.page_size) * b.kv_heads;
+            for key in keys[first * width..(first + b.kv_heads) * width].chunks_exact_mut(width) {
+                key[..2].copy_from_slice(&[position as f32, 127.0]);
+            }
+        }
+    }
+    case.memory[1] = cache(format, b.head_dim, &keys, None);
+    let mut params: AttentionParams = bytemuck::pod_read_unaligned(&case.params);
+    params.scale = 1.0;
+    Case {
+        params: bytemuck::bytes_of(&params).to_vec(),
+        ..case
+    }
+}
+
+#[test]
+fn tiles_follow_the_largest_score() {
+    let batches = [
+        sink_batch([4, 2, 64, 16], 0, 0.0, &[(0, 100), (60, 9)]),
+        batch([2, 1, 128, 16], 40, 0.0, &[(80, 40)]),
+    ];
+    for format in CacheFormat::ALL {
+        for (op, of) in [
+            (
+                "attention_tiled",
+                attention as fn(&Batch, CacheFormat) -> Case,
+            ),
+            ("full_attention_tiled", full_attention),
+        ] {
+            let grown = |b, sign| tiled(b, growing_scores(b, format, sign, of(b, format)));
+            let cases = batches
+                .iter()
+                .flat_map(|b| [1.0, -1.0].map(|sign| grown(b, sign)));
+            check_fitting(&format.op(op), &cases.collect::<Vec<_>>());
+        }
+    }
+}
+
+/// The large number of each query meets a 0 in each key, so that the scores are those of the others.
+#[test]
+fn queries_beyond_half_precision_are_scaled() {
+    let b = batch([4, 2, 64, 16], 0, 0.0, &[(30, 40)]);
+    for format in CacheFormat::ALL {
+        let mut case = attention(&b, format);
+        let mut queries = noise(1, b.index().len() * b.heads * b.head_dim);
+        queries
+            .iter_mut()
+            .skip(5)
+            .step_by(b.head_dim)
+            .for_each(|q| *q = 1e6);
+        case.memory[0] = exact(&queries);
+        let mut keys = noise(2, b.cache_len());
+        keys.iter_mut()
+            .skip(5)
+            .step_by(b.head_dim)
+            .for_each(|k| *k = 0.0);
+        case.memory[1] = cache(format, b.head_dim, &keys, None);
+        check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
     }
 }
 

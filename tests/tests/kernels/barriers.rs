@@ -12,6 +12,8 @@ use wisp_tests::cuda::{emulator, find_in};
 
 /// Barriers without which kernels pass: the beginning of the kernels' names, the barrier's number from 1, and why it stays.
 const REDUNDANT: &[(&str, u32, &str)] = &[
+    ("attention_tiled.f16.cooperative", 12, UNIFORM_LOAD),
+    ("full_attention_tiled.f16.cooperative", 12, UNIFORM_LOAD),
     ("matmul_experts.", 4, UNIFORM_LOAD),
     ("matmul_experts_int8.", 4, UNIFORM_LOAD),
 ];

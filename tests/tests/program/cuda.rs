@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wisp_tests::{
     cuda::{emulator, find_in, run_in},
-    program::{Run, run},
+    program::{Run, logits_of, run},
     server::Server,
 };
 
@@ -83,6 +83,60 @@ mod emulated {
             expected,
             "baseline"
         );
+    }
+
+    /// A tuning of this build's kernels that puts attention of prompts on tensor cores.
+    fn attention_on_tensor_cores() -> serde_json::Value {
+        let kernels = wisp_shaders::fingerprint().iter();
+        let kernels: String = kernels.map(|byte| format!("{byte:02x}")).collect();
+        serde_json::json!({ "format": 1, "tuning": { "kernels": kernels, "calls": [{
+            "shape": { "op": "attention_tiled.f32", "cols": 0, "width": 0 },
+            "kernels": [{ "name": TENSOR_CORES, "max_rows": u32::MAX }],
+        }] } })
+    }
+
+    const TENSOR_CORES: &str = "attention_tiled.f32.cooperative16_lanes32_head64";
+
+    #[test]
+    fn a_tuning_puts_attention_of_prompts_on_tensor_cores_at_half_precision() {
+        let Some(folder) = emulator() else { return };
+        let files = tempfile::tempdir().expect("a folder");
+        let tuning = files.path().join("tuning.json");
+        std::fs::write(&tuning, attention_on_tensor_cores().to_string()).expect("a file");
+        let tuning = tuning.to_str().expect("a path in UTF-8");
+        let cache = files.path().to_str().expect("a path in UTF-8");
+        let variables = [("WISP_CACHE_DIR", cache)];
+        let tokens: Vec<u32> = (0..80u32).map(|i| (i * i * 7 + 3 * i + 1) % 256).collect();
+        let of = |precision: &str, tuning: &str| {
+            let flags = [
+                "--device",
+                "cuda",
+                "--precision",
+                precision,
+                "--tuning",
+                tuning,
+            ];
+            let programs = run_in(
+                folder,
+                &[&["warm-cache", "--json"], &flags[..]].concat(),
+                &variables,
+            );
+            let chosen = programs.json()["programs"]
+                .to_string()
+                .contains(TENSOR_CORES);
+            let logits = logits_of(&tokens, &flags, |args| run_in(folder, args, &variables));
+            (logits.concat(), chosen)
+        };
+        let (_, in_exact) = of("exact", tuning);
+        let (untuned, in_untuned) = of("f16", "off");
+        let (tuned, in_tuned) = of("f16", tuning);
+        assert_eq!([in_exact, in_untuned, in_tuned], [false, false, true]);
+        let pairs = tuned.iter().zip(&untuned);
+        let off: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        let norm: f64 = untuned.iter().map(|b| f64::from(*b).powi(2)).sum();
+        let error = (off / norm).sqrt();
+        // No difference would mean that the exact kernel ran; the bound is that of the products of all layers.
+        assert!(error > 0.0 && error <= 5e-3, "{error:e}");
     }
 
     #[test]

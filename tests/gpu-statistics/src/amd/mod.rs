@@ -128,7 +128,9 @@ pub fn describe_family(family: &str, pattern: &str, with_assembly: bool) -> Resu
     let driver = Driver::open(family)?;
     let mut text = String::new();
     let kernels = wisp_shaders::kernels().iter();
-    for kernel in kernels.filter(|kernel| matches(pattern, kernel.name)) {
+    let described =
+        |kernel: &&Kernel| matches(pattern, kernel.name) && has_matrices(kernel, family);
+    for kernel in kernels.filter(described) {
         let words = spirv::lower(&wgsl::parse(kernel.wgsl)?)?;
         let compiled = driver.compile(kernel, &words)?;
         let listing = aco::parse(&compiled.assembly);
