@@ -39,8 +39,8 @@ fn rope(heads: u32) -> Op {
 }
 
 /// Causal attention of two heads over a paged cache.
-fn attention(kv_heads: u32) -> Op {
-    Op::Attention(AttentionSpec {
+fn attention(kv_heads: u32) -> AttentionSpec {
+    AttentionSpec {
         heads: 2,
         kv_heads,
         head_dim: 32,
@@ -52,7 +52,7 @@ fn attention(kv_heads: u32) -> Op {
         scale: 0.2,
         softcap: 0.0,
         causal: true,
-    })
+    }
 }
 
 fn kv_write(kv_heads: u32) -> KvWrite {

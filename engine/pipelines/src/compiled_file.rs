@@ -75,11 +75,12 @@ impl PipelineConfig {
     }
 
     /// Writes what a session has compiled for a model to the file in
-    /// [`Self::save_to_serialized_model_path`], if that is set.
+    /// [`Self::save_to_serialized_model_path`], if that is set. Where memory decides whether embeddings by layer are on
+    /// the device or on the host, the file serves both.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// If a graph cannot be compiled, or the file cannot be written.
     pub fn save_compiled(
         &self,
         session: &InferenceSession,
@@ -89,6 +90,12 @@ impl PipelineConfig {
         let Some(path) = &self.save_to_serialized_model_path else {
             return Ok(());
         };
+        if files.model_spec.spec.layer_embeddings.is_some() {
+            let target = &session.device().info().capabilities;
+            for graph in prepare::graphs(files, target, *limits)? {
+                session.compile(&graph)?;
+            }
+        }
         let save = |module: CompiledModule| -> Result<(), ArtefactError> {
             let module = module.saying(prepare::facts(files, limits, self.precision));
             module.save(Path::new(path))

@@ -11,6 +11,7 @@ use wisp_engine::{
         CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, Remedy, Request,
         TextEncoder, text_generation::TextGenerator,
     },
+    session::CompiledModule,
     types::Capabilities,
     weights::{Encoding, WeightSource},
 };
@@ -406,12 +407,11 @@ fn compiled_models_run_where_they_were_compiled_for() {
             .collect::<Vec<_>>()
     };
     let of_host = "decoder with layer embeddings on the host";
-    let generate = |flags: &[&str]| {
-        let fixed = [
-            "generate", "--model", model, "--device", "host", "--tokens", "1,60", "-n", "3",
-        ];
-        run([&fixed[..], &["--serialized-model-path", out], flags].concat())
-    };
+    let fixed = [
+        "generate", "--model", model, "--device", "host", "--tokens", "1,60", "-n", "3",
+    ];
+    let generate =
+        |flags: &[&str]| run([&fixed[..], &["--serialized-model-path", out], flags].concat());
     assert_eq!(compile(&[]), ["decoder", of_host, "sampler"]);
     generate(&[]).succeeded();
     let line = generate(&HOST).failed("a model that was compiled for either place");
@@ -419,6 +419,18 @@ fn compiled_models_run_where_they_were_compiled_for() {
         line.contains("layer_embeddings is auto, here host"),
         "{line}"
     );
+    std::fs::remove_file(out).unwrap();
+    // A model saves both as well, wherever its embeddings are.
+    let save = ["--save-to-serialized-model-path", out];
+    run([&fixed[..], &save].concat()).succeeded();
+    let saved = CompiledModule::load(out.as_ref()).unwrap();
+    let mut names: Vec<&str> = saved
+        .models()
+        .iter()
+        .map(|of| of.program().name.as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["decoder", of_host, "sampler"]);
     std::fs::remove_file(out).unwrap();
     assert_eq!(compile(&HOST), [of_host, "sampler"]);
     generate(&HOST).succeeded();

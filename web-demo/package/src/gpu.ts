@@ -37,8 +37,9 @@ function compileAsynchronously(device: GPUDevice): void {
     const done = device.createComputePipelineAsync(descriptor).then(
       (pipeline) => void (pending.pipeline = pipeline),
       async (error: Error) => {
-        const messages = (await compilerErrors(descriptor.compute.module)) || error.message;
-        throw new Error(`${descriptor.label}: ${messages}`, { cause: error });
+        // A lost device may have nothing to say about the module.
+        const messages = (await compilerErrors(descriptor.compute.module).catch(() => "")) || error.message;
+        throw new Error(`${descriptor.label ?? "a kernel"}: ${messages}`, { cause: error });
       },
     );
     // The error is reported to the call that waits.

@@ -88,3 +88,32 @@ fn software_adapters_run_one_attention_kernel_up_to_its_limit() {
     assert_eq!(kernels(369), ["attention.f32", "kv_write.f32"]);
     assert_eq!(kernels(370).len(), 5);
 }
+
+#[test]
+fn windows_to_both_sides_count_twice_for_the_limit_of_software_adapters() {
+    let target = Capabilities {
+        software_kernels: true,
+        ..Capabilities::BASELINE
+    };
+    // 5,909 positions of heads with 32 elements.
+    for (window, serial) in [(2_955, true), (2_956, false)] {
+        let mut g = Graph::new("attention");
+        let inputs = AttentionInputs::add(&mut g, 1);
+        let lengths = g.input("lengths", DType::U32, shape!["batch"]);
+        let spec = AttentionSpec {
+            window,
+            causal: false,
+            ..attention(1)
+        };
+        let [q, index, pages] = [inputs.x, inputs.index, inputs.page_table];
+        let operands = [q, inputs.k_cache, inputs.v_cache, index, pages, lengths];
+        let a = g.add(spec, &operands).unwrap();
+        g.output("a", a);
+        let program = compile(&g, &target).unwrap();
+        let expected = match serial {
+            true => "full_attention.f32",
+            false => "full_attention_tiled.f32",
+        };
+        assert_eq!(made(&program, [64, 1, 512]), [expected], "{window}");
+    }
+}

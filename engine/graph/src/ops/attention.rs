@@ -156,7 +156,9 @@ impl OpRules for AttentionSpec {
         );
         let reach = match self.window {
             0 => max_pages.times(&Size::fixed(self.page_size.into())),
-            window => Size::fixed(window.into()),
+            window if self.causal => Size::fixed(window.into()),
+            // The window reaches as far to both sides.
+            window => Size::fixed(2 * u64::from(window) - 1),
         };
         let run = RunSizes {
             tokens,

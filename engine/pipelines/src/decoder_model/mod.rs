@@ -11,16 +11,13 @@ use wisp_compiler::Footprint;
 use wisp_graph::Graph;
 use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
 use wisp_types::{Api, BoxFuture, Capabilities};
-use wisp_weights::Views;
 
 use crate::{
     Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LoraError, LoraManager, ModelFiles,
     ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel, SamplingBuffers,
     SupportedEncoding,
-    decoder_graph::{self, DecoderLayout},
     layer_embeddings::{self, LayerEmbeddingTable, Placed},
     sampler,
-    spec::TensorNames,
     window_rings::WindowRings,
 };
 use written_inputs::WrittenInputs;
@@ -248,24 +245,4 @@ pub(crate) fn graphs(
     let mut graphs = layer_embeddings::graphs(files, spec, limits)?;
     graphs.push(sampler::build(spec.vocab_size)?);
     Ok(graphs)
-}
-
-/// The graph of a checkpoint's decoder or encoder. Names, shapes and encodings of the tensors are read,
-/// not the weights.
-pub(crate) fn graph(
-    spec: &DecoderSpec,
-    names: &TensorNames,
-    weights: &mut Views<'_>,
-    limits: ModelLimits,
-) -> Result<Graph, PipelineError> {
-    let layout = DecoderLayout {
-        page_size: limits.page_size,
-        max_length: limits.max_length,
-        lora: limits.lora(),
-        cache_format: limits.cache_format,
-        rings: WindowRings::of(spec, &limits),
-        layer_embeddings: limits.layer_embeddings,
-        hidden_states: limits.return_hidden_states,
-    };
-    Ok(decoder_graph::build(spec, names, weights, layout)?)
 }

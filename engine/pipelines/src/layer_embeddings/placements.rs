@@ -12,7 +12,9 @@ use crate::{
         ConfigError,
         LayerEmbeddingsPlacement::{self, Auto, Device, Host},
     },
-    decoder_model,
+    decoder_graph::{self, DecoderLayout},
+    spec::TensorNames,
+    window_rings::WindowRings,
 };
 
 /// Returns the places that a setting allows for a model's embeddings by layer: the preferred one, and the one where
@@ -67,7 +69,7 @@ pub(crate) fn place<'f>(
         let limits = limits.with_layer_embeddings(placement);
         let mut weights = Views::new(&files.checkpoint);
         let names = files.model_spec.tensor_names();
-        let compiled = compile(&decoder_model::graph(spec, names, &mut weights, limits)?)?;
+        let compiled = compile(&graph(spec, names, &mut weights, limits)?)?;
         let needs = footprint(&compiled, limits)?;
         Ok::<_, PipelineError>(Placed {
             compiled,
@@ -113,7 +115,27 @@ pub(crate) fn graphs(
     let names = files.model_spec.tensor_names();
     let graphs = [preferred].into_iter().chain(fallback).map(|placement| {
         let limits = limits.with_layer_embeddings(placement);
-        decoder_model::graph(spec, names, &mut Views::new(&files.checkpoint), limits)
+        graph(spec, names, &mut Views::new(&files.checkpoint), limits)
     });
     graphs.collect()
+}
+
+/// The graph of a checkpoint's decoder or encoder. Names, shapes and encodings of the tensors are read,
+/// not the weights.
+fn graph(
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &mut Views<'_>,
+    limits: ModelLimits,
+) -> Result<Graph, PipelineError> {
+    let layout = DecoderLayout {
+        page_size: limits.page_size,
+        max_length: limits.max_length,
+        lora: limits.lora(),
+        cache_format: limits.cache_format,
+        rings: WindowRings::of(spec, &limits),
+        layer_embeddings: limits.layer_embeddings,
+        hidden_states: limits.return_hidden_states,
+    };
+    Ok(decoder_graph::build(spec, names, weights, layout)?)
 }
