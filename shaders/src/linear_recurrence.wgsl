@@ -15,9 +15,13 @@ const TILE = vec2<u32>(COLS, 1u);
 
 const LANES = WG / COLS;
 
-// The rows of the column that this invocation has. Loops over them are unrolled by four, because llvmpipe ends the loops of an
-// invocation after 65,535 turns in all: in one lane after 480 tokens with states of 256 rows.
+// The rows of the column that this invocation has.
 var<private> own: array<f32, ROWS>;
+
+// Rows of one turn of a loop over them. One lane has four, because llvmpipe ends the loops of an invocation after 65,535 turns in
+// all: with one row a turn after 480 tokens with states of 256 rows.
+@if(serial) const UNROLLED = 4u;
+@if(!serial) const UNROLLED = 1u;
 
 @if(!serial && !mamba) var<workgroup> products: array<vec3<f32>, WG>;
 @if(!serial) var<workgroup> reads: array<f32, WG>;
@@ -122,14 +126,14 @@ fn main(
         var read_scale = p.scale;
         @if(!mamba) {
             var sums = vec3<f32>(0.0);
-            for (var i = 0u; i < ROWS; i += 4u) {
+            for (var i = 0u; i < ROWS; i += UNROLLED) {
                 @if(serial) if i >= p.k_dim {
                     break;
                 }
                 sums += row_products(i, lane, q_base, k_base);
-                sums += row_products(i + 1u, lane, q_base, k_base);
-                sums += row_products(i + 2u, lane, q_base, k_base);
-                sums += row_products(i + 3u, lane, q_base, k_base);
+                @if(serial) sums += row_products(i + 1u, lane, q_base, k_base);
+                @if(serial) sums += row_products(i + 2u, lane, q_base, k_base);
+                @if(serial) sums += row_products(i + 3u, lane, q_base, k_base);
             }
             sums = column_sums(sums, lid);
             let k_scale = inverseSqrt(sums.y + p.eps);
@@ -137,14 +141,14 @@ fn main(
             added = gate.y * (v - decay * sums.x * k_scale) * k_scale;
         }
         var read = 0.0;
-        for (var i = 0u; i < ROWS; i += 4u) {
+        for (var i = 0u; i < ROWS; i += UNROLLED) {
             @if(serial) if i >= p.k_dim {
                 break;
             }
             read += update_row(i, lane, q_base, k_base, decay, added);
-            read += update_row(i + 1u, lane, q_base, k_base, decay, added);
-            read += update_row(i + 2u, lane, q_base, k_base, decay, added);
-            read += update_row(i + 3u, lane, q_base, k_base, decay, added);
+            @if(serial) read += update_row(i + 1u, lane, q_base, k_base, decay, added);
+            @if(serial) read += update_row(i + 2u, lane, q_base, k_base, decay, added);
+            @if(serial) read += update_row(i + 3u, lane, q_base, k_base, decay, added);
         }
         @if(mamba && !serial) {
             // The sums of the last token were read.
