@@ -15,13 +15,9 @@ const TILE = vec2<u32>(COLS, 1u);
 
 const LANES = WG / COLS;
 
-// The rows of the column that this invocation has.
-var<private> own: array<f32, ROWS>;
-
-// Rows of one turn of a loop over them. One lane has four, because llvmpipe ends the loops of an invocation after 65,535 turns in
-// all: with one row a turn after 480 tokens with states of 256 rows.
-@if(serial) const UNROLLED = 4u;
-@if(!serial) const UNROLLED = 1u;
+// The rows of the column that this invocation has. Loops over them are unrolled by four, because llvmpipe ends the loops of an
+// invocation after 65,535 turns in all: with one row a turn after 480 tokens with states of 256 rows.
+@if(serial) var<private> own: array<f32, ROWS>;
 
 @if(!serial && !mamba) var<workgroup> products: array<vec3<f32>, WG>;
 @if(!serial) var<workgroup> reads: array<f32, WG>;
@@ -62,7 +58,7 @@ fn column_read(sum: f32, lid: u32) -> f32 {
 
 // The products of row `i * LANES + lane` of the column with the key, and of the key and of the query with themselves; 0 beyond
 // the last row.
-@if(!mamba)
+@if(serial && !mamba)
 fn row_products(i: u32, lane: u32, q_base: u32, k_base: u32) -> vec3<f32> {
     let row = i * LANES + lane;
     if row >= p.k_dim {
@@ -74,6 +70,7 @@ fn row_products(i: u32, lane: u32, q_base: u32, k_base: u32) -> vec3<f32> {
 }
 
 // Decays the row, adds to it, and returns its product with the query.
+@if(serial)
 fn update_row(i: u32, lane: u32, q_base: u32, k_base: u32, decay: f32, added: f32) -> f32 {
     let row = i * LANES + lane;
     if row >= p.k_dim {
@@ -105,6 +102,7 @@ fn main(
     let lane = lid / COLS;
     let head = own_column / p.v_dim;
     let cell = head * p.k_dim * p.v_dim + own_column % p.v_dim;
+    @if(!serial) var own: array<f32, ROWS>;
     for (var i = 0u; i < ROWS; i++) {
         let row = i * LANES + lane;
         own[i] = 0.0;
@@ -126,14 +124,22 @@ fn main(
         var read_scale = p.scale;
         @if(!mamba) {
             var sums = vec3<f32>(0.0);
-            for (var i = 0u; i < ROWS; i += UNROLLED) {
-                @if(serial) if i >= p.k_dim {
+            @if(!serial) for (var i = 0u; i < ROWS; i++) {
+                let row = i * LANES + lane;
+                if row < p.k_dim {
+                    let k = qkv[k_base + row];
+                    let q = qkv[q_base + row];
+                    sums += vec3<f32>(own[i] * k, k * k, q * q);
+                }
+            }
+            @if(serial) for (var i = 0u; i < ROWS; i += 4u) {
+                if i >= p.k_dim {
                     break;
                 }
                 sums += row_products(i, lane, q_base, k_base);
-                @if(serial) sums += row_products(i + 1u, lane, q_base, k_base);
-                @if(serial) sums += row_products(i + 2u, lane, q_base, k_base);
-                @if(serial) sums += row_products(i + 3u, lane, q_base, k_base);
+                sums += row_products(i + 1u, lane, q_base, k_base);
+                sums += row_products(i + 2u, lane, q_base, k_base);
+                sums += row_products(i + 3u, lane, q_base, k_base);
             }
             sums = column_sums(sums, lid);
             let k_scale = inverseSqrt(sums.y + p.eps);
@@ -141,14 +147,21 @@ fn main(
             added = gate.y * (v - decay * sums.x * k_scale) * k_scale;
         }
         var read = 0.0;
-        for (var i = 0u; i < ROWS; i += UNROLLED) {
-            @if(serial) if i >= p.k_dim {
+        @if(!serial) for (var i = 0u; i < ROWS; i++) {
+            let row = i * LANES + lane;
+            if row < p.k_dim {
+                own[i] = own[i] * decay + qkv[k_base + row] * added;
+                read += own[i] * qkv[q_base + row];
+            }
+        }
+        @if(serial) for (var i = 0u; i < ROWS; i += 4u) {
+            if i >= p.k_dim {
                 break;
             }
             read += update_row(i, lane, q_base, k_base, decay, added);
-            @if(serial) read += update_row(i + 1u, lane, q_base, k_base, decay, added);
-            @if(serial) read += update_row(i + 2u, lane, q_base, k_base, decay, added);
-            @if(serial) read += update_row(i + 3u, lane, q_base, k_base, decay, added);
+            read += update_row(i + 1u, lane, q_base, k_base, decay, added);
+            read += update_row(i + 2u, lane, q_base, k_base, decay, added);
+            read += update_row(i + 3u, lane, q_base, k_base, decay, added);
         }
         @if(mamba && !serial) {
             // The sums of the last token were read.
