@@ -63,15 +63,9 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
     if feature("subgroups") && min_subgroup.is_empty() {
         return Err(format!("{name}: there is no constant `MIN_SUBGROUP`"));
     }
-    // Browsers have no cooperative matrices, and their module is downloaded.
-    let in_browser = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "wasm32");
-    let wgsl = match in_browser && matrix_size(variant) > 0 {
-        true => "\"\"".to_string(),
-        false => format!("include_str!({file:?})"),
-    };
     let switches: Vec<_> = SWITCHES.iter().filter(|name| feature(name)).collect();
     Ok(format!(
-        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: {wgsl}, \
+        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
@@ -87,6 +81,23 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         max_cols(variant),
         kernel.wgsl.contains("wid.z"),
     ))
+}
+
+/// Returns the WGSL that a build holds. The module of browsers is downloaded, so a build for them has no indentation, and no
+/// kernels with cooperative matrices, which browsers lack.
+pub(crate) fn embedded(kernel: &Composed) -> String {
+    let in_browser = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "wasm32");
+    match (in_browser, matrix_size(kernel.variant)) {
+        (false, _) => kernel.wgsl.clone(),
+        (true, 0) => {
+            let lines = kernel
+                .wgsl
+                .lines()
+                .map(|line| line.trim_start().to_owned() + "\n");
+            lines.collect()
+        }
+        (true, _) => String::new(),
+    }
 }
 
 /// The size of the cooperative matrices that a variant uses; 0 if it uses none.

@@ -41,7 +41,10 @@ fn build() -> Result<(), String> {
         .map(|(variant, encoding)| compose::compose(variant, encoding))
         .collect::<Result<_, _>>()?;
     for kernel in &kernels {
-        write(&out.join(kernel.file_name()), &kernel.wgsl)?;
+        write(
+            &out.join(kernel.file_name()),
+            &kernel_table::embedded(kernel),
+        )?;
     }
     write(
         &out.join("kernels.rs"),
