@@ -101,7 +101,7 @@ pub use graph::{Graph, Node};
 pub use module::{DuplicateGraph, Module};
 pub use ops::{
     Activation, AttentionSpec, Binary, ConvSpec, HeadSpec, Map, NormKind, NormSpec, Op, PagedCache,
-    Reduction, RopeSpec, Unary,
+    Reduction, RopeSpec, Unary, serial_recurrence_tokens,
 };
 pub use split::{Import, Split, SplitError, Stage};
 pub use value::{MAX_RANK, TensorType, Value, ValueId, ValueKind};

@@ -1,9 +1,12 @@
 //! `gated_delta_rule` and `mamba2_scan`.
 
-use wisp_shaders::params::LinearRecurrenceParams;
+use wisp_engine::graph::serial_recurrence_tokens;
+use wisp_shaders::{DeviceClass, Kernel, params::LinearRecurrenceParams};
 use wisp_tests::{
     guarded::{Hostile, check_hostile},
-    kernels::{Case, Memory, case, check, check_fitting, close, exact, noise, replaced},
+    kernels::{
+        Case, Memory, case, check, check_fitting, check_fitting_if, close, exact, noise, replaced,
+    },
 };
 
 use crate::spans::{BATCHES, HOSTILE, ROWS, Sequences, hostile_spans, ragged};
@@ -104,6 +107,25 @@ fn many_tokens_with_the_largest_keys_match_the_twin() {
         for (op, is_mamba) in OPS {
             let case = recurrence(is_mamba, [1, 1, k_dim, 3], index.len(), &spans);
             check_fitting(op, &[case]);
+        }
+    }
+}
+
+/// Rows of states with which kernels for software adapters are run with as many tokens as they compute.
+pub(crate) const SERIAL_ROWS: [usize; 4] = [256, 128, 64, 1];
+
+pub(crate) fn is_for_software(kernel: &Kernel) -> bool {
+    kernel.device_class == DeviceClass::Software
+}
+
+#[test]
+fn software_adapters_compute_as_many_tokens_as_they_say() {
+    for k_dim in SERIAL_ROWS {
+        let tokens = serial_recurrence_tokens(k_dim as u32) as usize;
+        let (_, spans) = ragged(&[(tokens, None)]);
+        for (op, is_mamba) in OPS {
+            let case = recurrence(is_mamba, [1, 1, k_dim, 3], tokens, &spans);
+            check_fitting_if(op, &[case], is_for_software);
         }
     }
 }

@@ -1,14 +1,19 @@
 //! `gated_delta_rule_chunked` and `mamba2_scan_chunked`, and the scores that they read, of `gated_delta_rule_scores` and
 //! `mamba2_scan_scores`. The host crate tests that its twins agree with the recurrence token by token.
 
+use wisp_engine::graph::serial_recurrence_tokens;
 use wisp_shaders::params::{CHUNK, COLUMN_STEP};
 use wisp_tests::{
     guarded::{Hostile, check_hostile},
-    kernels::{Case, case, check, check_outputs, close, exact, noise, twin_outputs},
+    kernels::{
+        Case, case, check, check_fitting_if, check_outputs, close, exact, noise, twin_outputs,
+    },
 };
 
 use crate::{
-    linear_recurrence::{OPS, SIZES, Sizes, inputs, params, sequences},
+    linear_recurrence::{
+        OPS, SERIAL_ROWS, SIZES, Sizes, inputs, is_for_software, params, sequences,
+    },
     spans::{BATCHES, HOSTILE, Sequences, hostile_spans, ragged},
 };
 
@@ -102,6 +107,20 @@ fn long_prompts_with_the_largest_keys_match_the_twin() {
         let inputs = inputs(is_mamba, sizes, index.len(), 1.0);
         let cases = [chunked(op, sizes, &inputs, &spans)];
         check(&format!("{op}_chunked"), &cases);
+    }
+}
+
+#[test]
+fn software_adapters_compute_as_many_tokens_as_they_say() {
+    for k_dim in SERIAL_ROWS {
+        let tokens = serial_recurrence_tokens(k_dim as u32) as usize;
+        let (_, spans) = ragged(&[(tokens, None)]);
+        for (op, is_mamba) in OPS {
+            let sizes = [1, 1, k_dim, 3];
+            let inputs = inputs(is_mamba, sizes, tokens, 1.0);
+            let case = chunked(op, sizes, &inputs, &spans);
+            check_fitting_if(&format!("{op}_chunked"), &[case], is_for_software);
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) type Spans = (Vec<[u32; 2]>, Vec<[u32; 4]>);
 
 /// Returns the index, `[tokens]` of (sequence, position), and the spans. Sequence `i` writes row `i`. The
 /// last sequence's tokens come first.
-pub(crate) fn ragged(sequences: Sequences) -> Spans {
+pub(crate) fn ragged(sequences: &[(usize, Option<u32>)]) -> Spans {
     let mut index = Vec::new();
     let mut spans = vec![[0; 4]; sequences.len()];
     for (sequence, (tokens, read)) in sequences.iter().enumerate().rev() {

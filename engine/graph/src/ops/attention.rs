@@ -8,7 +8,7 @@ use wisp_shaders::{
 use wisp_types::{DType, Shape};
 
 use super::{
-    Inferred, Op, OpRules,
+    Inferred, LOOP_TURNS, Op, OpRules,
     kv_write::{PagedCache, expect_page_size},
     operands::{expect, expect_width},
 };
@@ -223,17 +223,16 @@ pub const SPLIT_HEADS: u32 = 8;
 pub const WIDE_SPLIT_HEADS: u32 = 4;
 
 impl AttentionSpec {
-    /// The most positions for which software adapters compute a token in one invocation, `attention_serial`: llvmpipe ends
-    /// the loops of an invocation after 65,535 turns in all, without an error. A turn is four vec4s of a key or of a value,
-    /// or one of those that remain; the end of a loop counts as one as well.
+    /// The most positions for which software adapters compute a token in one invocation, `attention_serial`, in
+    /// [`LOOP_TURNS`]. A turn is four vec4s of a key or of a value, or one of those that remain; the end of a loop counts as
+    /// one as well.
     fn serial_reach(&self) -> u64 {
-        const TURNS: u64 = 65_000;
         let turns = |elements: u32| {
             let vec4s = elements.div_ceil(4);
             u64::from(vec4s / 4 + vec4s % 4)
         };
         // Of a position: its own turn, at most two of its page, and the ends of four loops.
-        TURNS / (7 + turns(self.head_dim) + turns(self.value_dim))
+        LOOP_TURNS / (7 + turns(self.head_dim) + turns(self.value_dim))
     }
 
     /// Adds the calls for GPUs, of which each run in which `conditions` hold makes those for its sizes.

@@ -5,7 +5,7 @@ use wisp_shaders::params::{CHUNK, COLUMN_STEP, LinearRecurrenceParams};
 use wisp_types::{Capabilities, DType, Shape};
 
 use super::{
-    Inferred, Op, OpRules,
+    Inferred, LOOP_TURNS, Op, OpRules,
     operands::{expect, expect_buffer, expect_spans, expect_width},
 };
 use crate::{
@@ -124,6 +124,14 @@ pub(super) fn expect_matrices(state: &Value, [rows, cols]: [u64; 2]) -> Result<(
 
 /// The fewest tokens of a run that is computed in chunks, and the fewest for each sequence on average.
 const MIN_CHUNKED: [u64; 2] = [16, 8];
+
+/// The most tokens of a sequence that kernels for software adapters compute in one run, in which an invocation has
+/// [`LOOP_TURNS`]. Token by token, a turn is four rows of the state, read once and written once, or one of the other loops of
+/// a token. In chunks these are fewer with many rows; with few rows 40 cover what a chunk needs for each of its tokens.
+pub fn serial_recurrence_tokens(k_dim: u32) -> u64 {
+    let turns = 2 * k_dim.div_ceil(4) + 8;
+    LOOP_TURNS / u64::from(turns.max(40))
+}
 
 /// What a linear recurrence is computed of.
 pub(super) struct RecurrenceOperands {

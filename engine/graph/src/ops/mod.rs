@@ -56,7 +56,7 @@ pub use conv2d::ConvSpec;
 pub use custom::Custom;
 pub use embed::Embed;
 pub use gated::Gated;
-pub use gated_delta_rule::GatedDeltaRule;
+pub use gated_delta_rule::{GatedDeltaRule, serial_recurrence_tokens};
 pub use gather::Gather;
 pub use kv_write::{KvWrite, PagedCache};
 pub use linear::Linear;
@@ -102,6 +102,10 @@ use crate::{
     lowering::{LoweringError, NodeValues, OpLowering},
     value::{TensorType, Value},
 };
+
+/// Turns of loops, nested ones counted each time, that an invocation of a kernel for software adapters may have: llvmpipe
+/// ends its loops after 65,535 in all, without an error.
+const LOOP_TURNS: u64 = 65_000;
 
 /// The types of an op's results.
 pub(crate) type Inferred = Result<Vec<TensorType>, OpProblem>;

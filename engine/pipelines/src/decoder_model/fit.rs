@@ -1,6 +1,7 @@
 //! Which limits a decoder can keep on a device and in its memory.
 
 use wisp_compiler::Footprint;
+use wisp_graph::serial_recurrence_tokens;
 use wisp_types::Capabilities;
 
 use crate::{
@@ -178,6 +179,21 @@ fn check_state(
     })
 }
 
+/// The most tokens of a step that the recurrences of a model allow: in the worst case they are all of one sequence. A token
+/// of each of `max_batch` sequences is always possible.
+fn most_recurrent_tokens(capabilities: &Capabilities, spec: &DecoderSpec, max_batch: u64) -> u64 {
+    let rows = spec
+        .layers
+        .iter()
+        .filter_map(|layer| layer.mixer.matrix_rows());
+    match rows.max() {
+        Some(rows) if capabilities.software_kernels => {
+            serial_recurrence_tokens(rows).max(max_batch)
+        }
+        _ => u64::MAX,
+    }
+}
+
 /// Limits that the device and the model can keep: a binding must hold a layer's cache and the logits.
 pub(super) fn fit(
     capabilities: &Capabilities,
@@ -199,6 +215,7 @@ pub(super) fn fit(
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have several rows of workgroups for each token.
     let most_tokens = u64::from((capabilities.max_workgroups / spec.rows_per_token()).max(1));
+    let most_tokens = most_tokens.min(most_recurrent_tokens(capabilities, spec, limits.max_batch));
     limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
     limits.max_batch = limits.max_batch.min(most_tokens);
     limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
@@ -258,11 +275,10 @@ pub(super) fn fit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{DecoderSizes, Mixer};
+    use crate::spec::{DecoderSizes, Mamba2Norm, Mamba2Spec, Mixer};
 
-    #[test]
-    fn snapshots_take_only_memory_that_nothing_else_needs() {
-        let mut spec = DecoderSpec::llama(DecoderSizes {
+    fn spec() -> DecoderSpec {
+        DecoderSpec::llama(DecoderSizes {
             vocab_size: 16,
             hidden_size: 32,
             intermediate_size: 48,
@@ -271,7 +287,43 @@ mod tests {
             kv_heads: 2,
             head_dim: 16,
             max_positions: 64,
+        })
+    }
+
+    #[test]
+    fn recurrences_of_software_adapters_bound_the_tokens_of_a_step() {
+        let mut spec = spec();
+        spec.layers[1].mixer = Mixer::Mamba2(Mamba2Spec {
+            heads: 2,
+            head_dim: 8,
+            state_dim: 256,
+            groups: 1,
+            width: 4,
+            norm: Mamba2Norm::None,
+            step_limit: Mamba2Spec::ANY_STEP,
+            multipliers: [1.0; 5],
         });
+        for (software_kernels, max_batch, tokens) in
+            [(false, 1, 4096), (true, 1, 477), (true, 600, 600)]
+        {
+            let capabilities = Capabilities {
+                software_kernels,
+                ..Capabilities::HOST
+            };
+            let limits = ModelLimits {
+                max_step_tokens: 4096,
+                max_batch,
+                ..ModelLimits::default()
+            };
+            let fitted = fit(&capabilities, &spec, limits).unwrap();
+            assert_eq!(fitted.max_step_tokens, tokens);
+            assert_eq!(fitted.max_batch, max_batch);
+        }
+    }
+
+    #[test]
+    fn snapshots_take_only_memory_that_nothing_else_needs() {
+        let mut spec = spec();
         spec.layers[0].mixer = Mixer::ShortConv { width: 4 };
         let limits = ModelLimits {
             max_length: 64,

@@ -199,6 +199,15 @@ impl Mixer {
         matches!(self, Mixer::Attention | Mixer::AttentionAndMamba2(_))
     }
 
+    /// Rows of the matrices of a sequence's state; none for layers without any.
+    pub(crate) fn matrix_rows(self) -> Option<u32> {
+        match self {
+            Mixer::DeltaNet(net) => Some(net.k_dim),
+            Mixer::Mamba2(mamba) | Mixer::AttentionAndMamba2(mamba) => Some(mamba.state_dim),
+            Mixer::Attention | Mixer::ShortConv { .. } | Mixer::None => None,
+        }
+    }
+
     /// Returns the tensors of a sequence's state in one layer of a model of this width; none for attention.
     pub(crate) fn state(self, hidden_size: u64) -> Vec<StateTensor> {
         match self {
