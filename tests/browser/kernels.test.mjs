@@ -18,16 +18,19 @@ after(() => site?.close());
 const ops = [...new Set(names.map((name) => name.replace(/-[0-9a-f]{16}\.case$/, "")))];
 
 // An ordinary run takes some cases of each op and some kernels, because the browser takes a second to compile one: the
-// products of one encoding and a tenth of those of the others, and all other kernels but those of rare encodings.
-// WISP_ALL_RECORDS=1 takes all.
+// products of one encoding, attention over one format of the cache, all other kernels but those of rare encodings, and a
+// tenth of those that are left. WISP_ALL_RECORDS=1 takes all.
 const ALL = Boolean(process.env.WISP_ALL_RECORDS);
 const MAX_RECORDS = ALL ? Infinity : 8;
+// Formats of the KV cache.
+const CACHES = ["f32", "f16", "q8_0"];
 const RARE = ["bf16", "f8_e4m3", "iq2", "iq3", "iq4_nl", "iq4_xs", "mxfp4", "nf4", "nvfp4", "q2_k", "q3_k", "q4_1", "q5_0", "q5_1", "q5_k", "tq2_0",
   "uint4", "uint8"];
 const digest = (name) => createHash("sha256").update(name).digest()[0];
 const isTaken = (kernel) => {
   const [op, encoding] = kernel.split(".");
-  const isCommon = op.startsWith("matmul") ? encoding === "q4_0" : !RARE.includes(encoding);
+  const chosen = op.startsWith("matmul") ? "q4_0" : op.includes("attention") && CACHES.includes(encoding) ? "f16" : undefined;
+  const isCommon = chosen ? encoding === chosen : !RARE.includes(encoding);
   return ALL || isCommon || digest(kernel) % 10 === 0;
 };
 /** The kernels of a record's runs. */

@@ -4,7 +4,8 @@ states (within 2e-2: llama.cpp rounds the table of its GELU to F16), in F32, F16
 
     llama_cpp.py LLAMA_CPP BUILD [NAME or FOLDER...]
 
-LLAMA_CPP is its source folder, BUILD where cmake built its static libraries (-DBUILD_SHARED_LIBS=OFF).
+LLAMA_CPP is its source folder, BUILD where cmake built its static libraries (-DBUILD_SHARED_LIBS=OFF), or a folder of
+its shared libraries of the same version, as the Python package llama-cpp-python installs them.
 Needs g++ and Python's standard library, and `wisp` from the target folder. The goldens are those of the repository and of
 the shared data; without names, all but the quantised ones.
 A difference in F32 fails. In F16 and Q8_0 llama.cpp rounds activations too, so a token may differ where the
@@ -25,12 +26,15 @@ WISP = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "wi
 
 
 def build(source, libraries, out):
-    """Links the runner with llama.cpp's static libraries."""
+    """Links the runner with llama.cpp's libraries."""
     archives = [str(path) for path in sorted(libraries.rglob("*.a"))]
     vulkan = ["-lvulkan"] if any("vulkan" in path for path in archives) else []
+    linked = ["-Wl,--start-group", *archives, "-Wl,--end-group", *vulkan, "-lgomp", "-lpthread", "-ldl"]
+    if not archives:
+        linked = [f"-L{libraries}", f"-Wl,-rpath,{libraries.resolve()}", "-lllama", "-lggml", "-lggml-base", "-lggml-cpu"]
     subprocess.run(
         ["g++", "-O1", "-o", out, Path(__file__).with_suffix(".cpp"), f"-I{source}/include", f"-I{source}/ggml/include",
-         "-Wl,--start-group", *archives, "-Wl,--end-group", *vulkan, "-lgomp", "-lpthread", "-ldl"], check=True)
+         *linked], check=True)
 
 
 def run(*args, text=""):
