@@ -58,7 +58,7 @@ pub(crate) const ENCODINGS: &[&str] = &[
 /// The encodings of weights that are multiplied with signed bytes, in kernels with the condition `int8`.
 pub(crate) const INT8_ENCODINGS: &[&str] = &[
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl",
-    "iq4_xs", "mxfp4",
+    "iq4_xs", "mxfp4", "uint4", "uint8", "nvfp4", "tq2_0",
 ];
 
 /// Encodings whose rows may have any number of columns, for which the condition `any_cols` holds; for the

@@ -126,9 +126,10 @@ pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
         (false, false, true) => multiply::<false, false, true>,
         (false, true, false) => multiply::<false, true, false>,
         (true, false, false) => multiply::<true, false, false>,
+        (false, true, true) => multiply::<false, true, true>,
         (true, true, false) => multiply::<true, true, false>,
         // Evaluated by the compiler: `Int8::of` calls this in a constant.
-        (false, true, true) | (true, _, true) => panic!("no encoding has these"),
+        (true, _, true) => panic!("no encoding has these"),
     }
 }
 

@@ -1,13 +1,14 @@
 // NVFP4: pairs of blocks of 32 numbers of 4 bits (E2M1) with a float of 8 bits (E4M3, without sign) as scale for every 16
 // weights, and the scale `d` of the tensor. A weight is `doubled value * scale / 2 * d`.
-import package::unpack::{Part, bytes, low_nibbles, high_nibbles};
-import package::fp4_values::values;
+import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
+import package::fp4_values::{values, packed_values};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 2], d and four scales
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 12;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 12.0;
 // Scales of a part, and offsets if there are any.
@@ -34,14 +35,24 @@ fn halved_floats(b: vec2<u32>) -> vec2<f32> {
     return vec2<f32>(mantissa) * bitcast<vec2<f32>>((max(exponent, vec2(1u)) + vec2(116u)) << vec2(23u));
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+// The scales of a block's halves.
+fn half_scales(sub: u32, s: Scales) -> vec2<f32> {
     let pair = s.word >> (16u * sub);
-    let scale = halved_floats(vec2(pair, pair >> 8u));
+    return s.d * halved_floats(vec2(pair, pair >> 8u));
+}
+
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let w = plane_main[part];
+    let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
+    return PackedPart(q, half_scales(sub, s), vec2(0.0));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(
         values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
     );
-    return Part(q, s.d * scale, vec2(0.0));
+    return Part(q, half_scales(sub, s), vec2(0.0));
 }

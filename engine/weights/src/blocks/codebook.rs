@@ -143,6 +143,14 @@ const HALVES_OF_E4M3: [f32; 128] = {
     table
 };
 
+/// Returns the scales of the four halves of a pair of blocks of `NVFP4`.
+#[inline(always)]
+pub(super) fn nvfp4_scales(pair: &[u8; 8]) -> [f32; 4] {
+    let d = f32::from_bits(word(pair, 0));
+    let [.., a, b, c, e] = *pair;
+    [a, b, c, e].map(|byte| d * HALVES_OF_E4M3[usize::from(byte & 0x7f)])
+}
+
 impl BlockEncoding for NVFP4 {
     const ENCODING: Encoding = Encoding::NVFP4;
     /// The scales of the two halves.
@@ -152,13 +160,8 @@ impl BlockEncoding for NVFP4 {
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
         for (i, scales) in (first..).zip(scales) {
-            let bytes: &[u8; 8] = planes.scales(i / 2);
-            let d = f32::from_bits(word(bytes, 0));
-            let pair = word(bytes, 1) >> (16 * (i % 2));
-            *scales = [
-                d * HALVES_OF_E4M3[(pair & 0x7f) as usize],
-                d * HALVES_OF_E4M3[(pair >> 8 & 0x7f) as usize],
-            ];
+            let of_pair = nvfp4_scales(planes.scales(i / 2));
+            *scales = of_pair.as_chunks().0[i % 2];
         }
     }
 
