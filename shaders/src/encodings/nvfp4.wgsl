@@ -35,24 +35,26 @@ fn halved_floats(b: vec2<u32>) -> vec2<f32> {
     return vec2<f32>(mantissa) * bitcast<vec2<f32>>((max(exponent, vec2(1u)) + vec2(116u)) << vec2(23u));
 }
 
-// The scales of a block's halves.
+// The scales of a block's halves, without that of the tensor.
 fn half_scales(sub: u32, s: Scales) -> vec2<f32> {
     let pair = s.word >> (16u * sub);
-    return s.d * halved_floats(vec2(pair, pair >> 8u));
+    return halved_floats(vec2(pair, pair >> 8u));
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let scale = half_scales(sub, s);
     let w = plane_main[part];
     let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
-    return PackedPart(q, half_scales(sub, s), vec2(0.0));
+    return PackedPart(q, s.d * scale, vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let scale = half_scales(sub, s);
     let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(
         values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
     );
-    return Part(q, half_scales(sub, s), vec2(0.0));
+    return Part(q, s.d * scale, vec2(0.0));
 }

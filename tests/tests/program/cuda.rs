@@ -85,6 +85,24 @@ mod emulated {
         );
     }
 
+    #[test]
+    fn tokens_in_8_bits_are_those_of_the_host() {
+        let Some(folder) = emulator() else { return };
+        let files = tempfile::tempdir().expect("a folder");
+        for encoding in ["q4_0", "q6_k"] {
+            let model = files.path().join(format!("{encoding}.gguf"));
+            let model = model.to_str().expect("a path in UTF-8");
+            run(["convert", "--encoding", encoding, "--out", model]).succeeded();
+            let flags = ["--model", model, "--precision", "int8"];
+            let generate = ["generate", "--json", "-n", "12", "--device", "host"];
+            let expected = tokens(run([&generate, &flags[..], &[PROMPT]].concat()));
+            let run = generate_in(folder, &flags, &[]);
+            // What the products read was rounded, not only asked to be.
+            assert!(!run.stderr.contains("precision"), "{}", run.stderr);
+            assert_eq!(tokens(run), expected, "{encoding}");
+        }
+    }
+
     /// A tuning of this build's kernels that puts attention of prompts on tensor cores.
     fn attention_on_tensor_cores() -> serde_json::Value {
         let kernels = wisp_shaders::fingerprint().iter();

@@ -98,6 +98,7 @@ pub struct DeltaNetSpec {
 impl DeltaNetSpec {
     /// Returns the rows of each head of values where they are tiled, from their order by heads of keys or from tiles: as a
     /// view takes them to store heads of `size` rows in the other order.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn tiled_rows(&self, size: u64) -> Vec<Range<u64>> {
         let (keys, per_key) = (self.k_heads, self.v_heads / self.k_heads.max(1));
         let heads = (0..per_key).flat_map(|i| (0..keys).map(move |key| key * per_key + i));
@@ -187,6 +188,7 @@ fn matrices(heads: u32, [rows, cols]: [u32; 2]) -> StateTensor {
 
 impl Mixer {
     /// Returns the Mamba 2 mixer, if the layer has one.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn mamba2(self) -> Option<Mamba2Spec> {
         match self {
             Mixer::Mamba2(mamba) | Mixer::AttentionAndMamba2(mamba) => Some(mamba),
