@@ -146,9 +146,12 @@ const HALVES_OF_E4M3: [f32; 128] = {
 /// Returns the scales of the four halves of a pair of blocks of `NVFP4`.
 #[inline(always)]
 pub(super) fn nvfp4_scales(pair: &[u8; 8]) -> [f32; 4] {
-    let d = f32::from_bits(word(pair, 0));
-    let [.., a, b, c, e] = *pair;
-    [a, b, c, e].map(|byte| d * HALVES_OF_E4M3[usize::from(byte & 0x7f)])
+    let (d, bytes) = (f32::from_bits(word(pair, 0)), word(pair, 1));
+    let mut scales = [0.0; 4];
+    for (half, scale) in scales.iter_mut().enumerate() {
+        *scale = d * HALVES_OF_E4M3[(bytes >> (8 * half) & 0x7f) as usize];
+    }
+    scales
 }
 
 impl BlockEncoding for NVFP4 {

@@ -128,7 +128,7 @@ fn zero_point_factors<S: IntegerSimd, const BITS: u32>(scales: &[u8]) -> [Floats
         factors[0][i] = word.scale();
         factors[1][i] = word.scale() * -(word.zero() as f32);
     }
-    factors.map(|factors| S::Floats::load(&factors))
+    [S::Floats::load(&factors[0]), S::Floats::load(&factors[1])]
 }
 
 // Functions rather than closures, which are compiled for the caller's instruction set only if they are inlined.
