@@ -48,8 +48,8 @@ fn converted(folder: &Path, encoding: &str) -> PathBuf {
 /// The bound between precisions for checkpoints of random weights, which make rounding errors grow from layer to layer.
 const RANDOM_LOGITS_BOUND: f64 = 5e-2;
 
-/// Checks that a model's logits are near the exact ones on the host, within a bound, that those of other devices are near the host's, and
-/// that all have the same tokens.
+/// Checks that a model's logits on the host are within a bound of the exact ones, that those of other devices are near
+/// the host's, and that all have the same tokens.
 fn check_tokens(name: &str, model: &Path, tokens: &[u32], bound: f64) {
     let host = logits(Some(model), TestDevice::Host, tokens, INT8);
     let exact = logits(Some(model), TestDevice::Host, tokens, &[]);

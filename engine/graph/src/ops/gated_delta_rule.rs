@@ -125,9 +125,10 @@ pub(super) fn expect_matrices(state: &Value, [rows, cols]: [u64; 2]) -> Result<(
 /// The fewest tokens of a run that is computed in chunks, and the fewest for each sequence on average.
 const MIN_CHUNKED: [u64; 2] = [16, 8];
 
-/// The most tokens of a sequence that kernels for software adapters compute in one run, in which an invocation has
-/// [`LOOP_TURNS`]. Token by token, a turn is four rows of the state, read once and written once, or one of the other loops of
-/// a token. In chunks these are fewer with many rows; with few rows 40 cover what a chunk needs for each of its tokens.
+/// The most tokens of a sequence that kernels for software adapters compute in one run, with states of `k_dim` rows.
+///
+/// Their invocations have `LOOP_TURNS`. Token by token, a token takes a turn for every four rows that are read, one for every four
+/// that are updated, and at most eight others. In chunks it takes fewer, or up to 40 where there are few rows.
 pub fn serial_recurrence_tokens(k_dim: u32) -> u64 {
     let turns = 2 * k_dim.div_ceil(4) + 8;
     LOOP_TURNS / u64::from(turns.max(40))

@@ -179,17 +179,11 @@ fn check_state(
     })
 }
 
-/// The most tokens of a step that the recurrences of a model allow: in the worst case they are all of one sequence. A token
-/// of each of `max_batch` sequences is always possible.
-fn most_recurrent_tokens(capabilities: &Capabilities, spec: &DecoderSpec, max_batch: u64) -> u64 {
-    let rows = spec
-        .layers
-        .iter()
-        .filter_map(|layer| layer.mixer.matrix_rows());
-    match rows.max() {
-        Some(rows) if capabilities.software_kernels => {
-            serial_recurrence_tokens(rows).max(max_batch)
-        }
+/// The most tokens of a step that the recurrences of a model allow: in the worst case they are all of one sequence.
+fn most_recurrent_tokens(capabilities: &Capabilities, spec: &DecoderSpec) -> u64 {
+    let layers = spec.layers.iter();
+    match layers.filter_map(|layer| layer.mixer.matrix_rows()).max() {
+        Some(rows) if capabilities.software_kernels => serial_recurrence_tokens(rows),
         _ => u64::MAX,
     }
 }
@@ -215,7 +209,7 @@ pub(super) fn fit(
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have several rows of workgroups for each token.
     let most_tokens = u64::from((capabilities.max_workgroups / spec.rows_per_token()).max(1));
-    let most_tokens = most_tokens.min(most_recurrent_tokens(capabilities, spec, limits.max_batch));
+    let most_tokens = most_tokens.min(most_recurrent_tokens(capabilities, spec));
     limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
     limits.max_batch = limits.max_batch.min(most_tokens);
     limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
@@ -304,7 +298,7 @@ mod tests {
             multipliers: [1.0; 5],
         });
         for (software_kernels, max_batch, tokens) in
-            [(false, 1, 4096), (true, 1, 477), (true, 600, 600)]
+            [(false, 600, 4096), (true, 1, 477), (true, 600, 477)]
         {
             let capabilities = Capabilities {
                 software_kernels,
@@ -317,7 +311,7 @@ mod tests {
             };
             let fitted = fit(&capabilities, &spec, limits).unwrap();
             assert_eq!(fitted.max_step_tokens, tokens);
-            assert_eq!(fitted.max_batch, max_batch);
+            assert_eq!(fitted.max_batch, tokens.min(max_batch));
         }
     }
 
