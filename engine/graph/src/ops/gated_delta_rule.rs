@@ -127,8 +127,8 @@ const MIN_CHUNKED: [u64; 2] = [16, 8];
 
 /// The most tokens of a sequence that kernels for software adapters compute in one run, with states of `k_dim` rows.
 ///
-/// Their invocations have `LOOP_TURNS`. Token by token, a token takes a turn for every four rows that are read, one for every four
-/// that are updated, and at most eight others. In chunks it takes fewer, or up to 40 where there are few rows.
+/// Their invocations have `LOOP_TURNS`. Token by token, a token takes a turn for every four rows that are read, one for
+/// every four that are updated, and at most eight others. In chunks it takes fewer, or up to 40 where there are few rows.
 pub fn serial_recurrence_tokens(k_dim: u32) -> u64 {
     let turns = 2 * k_dim.div_ceil(4) + 8;
     LOOP_TURNS / u64::from(turns.max(40))
