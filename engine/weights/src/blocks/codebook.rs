@@ -5,7 +5,7 @@ use wisp_types::encoding::Encoding;
 use super::{
     block_encoding::BlockEncoding,
     formulas::lookup,
-    k_quants::{SUPER_BLOCK, load_super_blocks, word},
+    k_quants::{SUPER_BLOCK, SuperBlockScales, load_super_blocks, word},
     planes::Planes,
     scales::{self, half_at, load_f32_scales},
     simd::Simd,
@@ -74,21 +74,26 @@ impl BlockEncoding for IQ4_XS {
     // in the nibbles of four bytes, 128 bytes of weights.
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
-        load_super_blocks::<8, _>(planes, first, scales, |bytes| {
-            let d = half_at::<S, _>(bytes, 0);
-            let (top, low) = (word(bytes, 0) >> 16, word(bytes, 1));
-            let mut scales = [0.0; SUPER_BLOCK];
-            for (b, scale) in scales.iter_mut().enumerate() {
-                let bits = (low >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
-                *scale = d * (bits as i32 - 32) as f32;
-            }
-            scales
-        });
+        load_super_blocks::<S, Self, 8>(planes, first, scales);
     }
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         lookup::<S>(&IQ4_NL_VALUES, planes.main(block), *d)
+    }
+}
+
+impl SuperBlockScales<8> for IQ4_XS {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 8]) -> [Self::Scales; SUPER_BLOCK] {
+        let d = half_at::<S, _>(bytes, 0);
+        let (top, low) = (word(bytes, 0) >> 16, word(bytes, 1));
+        let mut scales = [0.0; SUPER_BLOCK];
+        for (b, scale) in scales.iter_mut().enumerate() {
+            let bits = (low >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
+            *scale = d * (bits as i32 - 32) as f32;
+        }
+        scales
     }
 }
 

@@ -9,7 +9,7 @@ use wisp_types::encoding::Encoding;
 use super::{
     block_encoding::BlockEncoding,
     formulas::lookup,
-    k_quants::{SUPER_BLOCK, load_super_blocks, word},
+    k_quants::{SUPER_BLOCK, SuperBlockScales, load_super_blocks, word},
     planes::Planes,
     scales::half_at,
     simd::Simd,
@@ -46,20 +46,7 @@ impl BlockEncoding for IQ2 {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [GridScales]) {
-        load_super_blocks::<12, _>(planes, first, scales, |bytes| {
-            let d = half_at::<S, _>(bytes, 0) * 0.125;
-            let is_other = bytes[2] != 0;
-            let mut scales = [GridScales::default(); SUPER_BLOCK];
-            for (b, scale) in scales.iter_mut().enumerate() {
-                let nibbles = bytes[4 + b];
-                scale.scales = [
-                    d * f32::from(2 * (nibbles & 15) + 1),
-                    d * f32::from(2 * (nibbles >> 4) + 1),
-                ];
-                scale.is_other = is_other;
-            }
-            scales
-        });
+        load_super_blocks::<S, Self, 12>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -75,6 +62,24 @@ impl BlockEncoding for IQ2 {
             grid_half::<S>(index[0], sign[0], [a, b, c], s.scales[0]),
             grid_half::<S>(index[1], sign[1], [a, b, c], s.scales[1]),
         ]
+    }
+}
+
+impl SuperBlockScales<12> for IQ2 {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 12]) -> [Self::Scales; SUPER_BLOCK] {
+        let d = half_at::<S, _>(bytes, 0) * 0.125;
+        let is_other = bytes[2] != 0;
+        let mut scales = [GridScales::default(); SUPER_BLOCK];
+        for (b, scale) in scales.iter_mut().enumerate() {
+            let nibbles = bytes[4 + b];
+            scale.scales = [
+                d * f32::from(2 * (nibbles & 15) + 1),
+                d * f32::from(2 * (nibbles >> 4) + 1),
+            ];
+            scale.is_other = is_other;
+        }
+        scales
     }
 }
 
@@ -114,17 +119,7 @@ impl BlockEncoding for IQ3 {
     // A block that `iq3_blocks` makes: half d, 1 for the values of IQ3_XXS, 8 nibbles of scales, 128 bytes of nibbles.
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [GridScales]) {
-        load_super_blocks::<8, _>(planes, first, scales, |bytes| {
-            let d = half_at::<S, _>(bytes, 0) * 0.5;
-            let (is_other, nibbles) = (bytes[2] != 0, word(bytes, 1));
-            let mut scales = [GridScales::default(); SUPER_BLOCK];
-            for (b, scale) in scales.iter_mut().enumerate() {
-                let factor = d * (2 * (nibbles >> (4 * b) & 15) + 1) as f32;
-                scale.scales = [factor; 2];
-                scale.is_other = is_other;
-            }
-            scales
-        });
+        load_super_blocks::<S, Self, 8>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -134,5 +129,20 @@ impl BlockEncoding for IQ3 {
             true => &IQ3_VALUES[1],
         };
         lookup::<S>(values, planes.main(block), s.scales[0])
+    }
+}
+
+impl SuperBlockScales<8> for IQ3 {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 8]) -> [Self::Scales; SUPER_BLOCK] {
+        let d = half_at::<S, _>(bytes, 0) * 0.5;
+        let (is_other, nibbles) = (bytes[2] != 0, word(bytes, 1));
+        let mut scales = [GridScales::default(); SUPER_BLOCK];
+        for (b, scale) in scales.iter_mut().enumerate() {
+            let factor = d * (2 * (nibbles >> (4 * b) & 15) + 1) as f32;
+            scale.scales = [factor; 2];
+            scale.is_other = is_other;
+        }
+        scales
     }
 }

@@ -41,24 +41,29 @@ fn file_1bit(bytes: &[u8], b: usize) -> Integers {
     std::array::from_fn(|l| bytes[l] >> b & 1)
 }
 
-/// Reads the scales of the packed blocks from `first` on. `read` reads those of a super-block from its `N`
-/// bytes of the scales plane.
+/// How the scales of a super-block are read from its `N` bytes of the scales plane. A trait and not a closure: see
+/// [`formulas`](super::formulas).
+pub(super) trait SuperBlockScales<const N: usize>: BlockEncoding {
+    /// Reads the scales of each packed block.
+    fn read<S: Simd>(bytes: &[u8; N]) -> [Self::Scales; SUPER_BLOCK];
+}
+
+/// Reads the scales of the packed blocks from `first` on.
 #[inline(always)]
-pub(super) fn load_super_blocks<const N: usize, F: Copy>(
+pub(super) fn load_super_blocks<S: Simd, E: SuperBlockScales<N>, const N: usize>(
     planes: Planes,
     first: usize,
-    scales: &mut [F],
-    read: impl Fn(&[u8; N]) -> [F; SUPER_BLOCK],
+    scales: &mut [E::Scales],
 ) {
     if first.is_multiple_of(SUPER_BLOCK) && scales.len().is_multiple_of(SUPER_BLOCK) {
         let (super_blocks, _) = scales.as_chunks_mut();
         let bytes = planes.many_scales(first / SUPER_BLOCK, super_blocks.len());
         for (scales, bytes) in super_blocks.iter_mut().zip(bytes) {
-            *scales = read(bytes);
+            *scales = E::read::<S>(bytes);
         }
     } else {
         for (i, scales) in (first..).zip(scales) {
-            *scales = read(planes.scales(i / SUPER_BLOCK))[i % SUPER_BLOCK];
+            *scales = E::read::<S>(planes.scales(i / SUPER_BLOCK))[i % SUPER_BLOCK];
         }
     }
 }
@@ -89,18 +94,7 @@ impl BlockEncoding for Q2_K {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[[f32; 2]; 2]]) {
-        load_super_blocks::<20, _>(planes, first, scales, |bytes| {
-            let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
-            let pairs: &[[u8; 2]] = bytes[4..].as_chunks().0;
-            let mut scales = [[[0.0; 2]; 2]; SUPER_BLOCK];
-            for b in 0..SUPER_BLOCK {
-                for half in 0..2 {
-                    scales[b][0][half] = d * f32::from(pairs[b][half] & 15);
-                    scales[b][1][half] = dmin * f32::from(pairs[b][half] >> 4);
-                }
-            }
-            scales
-        });
+        load_super_blocks::<S, Self, 20>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -114,6 +108,22 @@ impl BlockEncoding for Q2_K {
             [scales[0], scales[1]],
             [-minima[0], -minima[1]],
         )
+    }
+}
+
+impl SuperBlockScales<20> for Q2_K {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 20]) -> [Self::Scales; SUPER_BLOCK] {
+        let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
+        let pairs: &[[u8; 2]] = bytes[4..].as_chunks().0;
+        let mut scales = [[[0.0; 2]; 2]; SUPER_BLOCK];
+        for b in 0..SUPER_BLOCK {
+            for half in 0..2 {
+                scales[b][0][half] = d * f32::from(pairs[b][half] & 15);
+                scales[b][1][half] = dmin * f32::from(pairs[b][half] >> 4);
+            }
+        }
+        scales
     }
 }
 
@@ -145,16 +155,7 @@ impl BlockEncoding for Q3_K {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
-        load_super_blocks::<16, _>(planes, first, scales, |bytes| {
-            let d = half_at::<S, _>(bytes, 0);
-            let (low, top) = ([word(bytes, 1), word(bytes, 2)], word(bytes, 3));
-            let mut scales = [0.0; 2 * SUPER_BLOCK];
-            for i in 0..2 * SUPER_BLOCK {
-                let bits = (low[i / 8] >> (4 * (i % 8)) & 15) | (top >> (2 * i) & 3) << 4;
-                scales[i] = d * (bits as i32 - 32) as f32;
-            }
-            bytemuck::cast(scales)
-        });
+        load_super_blocks::<S, Self, 16>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -165,6 +166,20 @@ impl BlockEncoding for Q3_K {
             4,
             [scales[0], scales[1]],
         )
+    }
+}
+
+impl SuperBlockScales<16> for Q3_K {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 16]) -> [Self::Scales; SUPER_BLOCK] {
+        let d = half_at::<S, _>(bytes, 0);
+        let (low, top) = ([word(bytes, 1), word(bytes, 2)], word(bytes, 3));
+        let mut scales = [0.0; 2 * SUPER_BLOCK];
+        for i in 0..2 * SUPER_BLOCK {
+            let bits = (low[i / 8] >> (4 * (i % 8)) & 15) | (top >> (2 * i) & 3) << 4;
+            scales[i] = d * (bits as i32 - 32) as f32;
+        }
+        bytemuck::cast(scales)
     }
 }
 
@@ -194,18 +209,16 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
 
 /// Reads the scale and the minimum of each packed block of `Q4_K` and `Q5_K`.
 #[inline(always)]
-fn load_six_bit_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
-    load_super_blocks::<16, _>(planes, first, scales, |bytes| {
-        let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
-        let (scales, minima, top) = (word(bytes, 1), word(bytes, 2), word(bytes, 3));
-        let mut pairs = [[0.0; 2]; SUPER_BLOCK];
-        for (b, pair) in pairs.iter_mut().enumerate() {
-            let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
-            let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
-            *pair = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
-        }
-        pairs
-    });
+fn six_bit_scales<S: Simd>(bytes: &[u8; 16]) -> [[f32; 2]; SUPER_BLOCK] {
+    let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
+    let (scales, minima, top) = (word(bytes, 1), word(bytes, 2), word(bytes, 3));
+    let mut pairs = [[0.0; 2]; SUPER_BLOCK];
+    for (b, pair) in pairs.iter_mut().enumerate() {
+        let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
+        let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
+        *pair = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
+    }
+    pairs
 }
 
 /// 4 bits: `d * scale * q - dmin * minimum`, with scales and minima of 6 bits for each 32 weights.
@@ -227,12 +240,19 @@ impl BlockEncoding for Q4_K {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
-        load_six_bit_scales::<S>(planes, first, scales);
+        load_super_blocks::<S, Self, 16>(planes, first, scales);
     }
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [S::Floats; 2] {
         affine_nibbles::<S>(planes.main(block), *d, -*m)
+    }
+}
+
+impl SuperBlockScales<16> for Q4_K {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 16]) -> [Self::Scales; SUPER_BLOCK] {
+        six_bit_scales::<S>(bytes)
     }
 }
 
@@ -256,7 +276,7 @@ impl BlockEncoding for Q5_K {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
-        load_six_bit_scales::<S>(planes, first, scales);
+        load_super_blocks::<S, Self, 16>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -267,6 +287,13 @@ impl BlockEncoding for Q5_K {
             [*d, *d],
             [-*m, -*m],
         )
+    }
+}
+
+impl SuperBlockScales<16> for Q5_K {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 16]) -> [Self::Scales; SUPER_BLOCK] {
+        six_bit_scales::<S>(bytes)
     }
 }
 
@@ -296,14 +323,7 @@ impl BlockEncoding for Q6_K {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
-        load_super_blocks::<20, _>(planes, first, scales, |bytes| {
-            let d = half_at::<S, _>(bytes, 0);
-            let mut scales = [0.0; 2 * SUPER_BLOCK];
-            for (scale, byte) in scales.iter_mut().zip(&bytes[4..]) {
-                *scale = d * f32::from(*byte as i8);
-            }
-            bytemuck::cast(scales)
-        });
+        load_super_blocks::<S, Self, 20>(planes, first, scales);
     }
 
     #[inline(always)]
@@ -314,5 +334,17 @@ impl BlockEncoding for Q6_K {
             32,
             [scales[0], scales[1]],
         )
+    }
+}
+
+impl SuperBlockScales<20> for Q6_K {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 20]) -> [Self::Scales; SUPER_BLOCK] {
+        let d = half_at::<S, _>(bytes, 0);
+        let mut scales = [0.0; 2 * SUPER_BLOCK];
+        for (scale, byte) in scales.iter_mut().zip(&bytes[4..]) {
+            *scale = d * f32::from(*byte as i8);
+        }
+        bytemuck::cast(scales)
     }
 }

@@ -6,7 +6,7 @@ use super::{
     bits::{Integers, pack_2bit},
     block_encoding::BlockEncoding,
     formulas::symmetric,
-    k_quants::{SUPER_BLOCK, load_super_blocks},
+    k_quants::{SUPER_BLOCK, SuperBlockScales, load_super_blocks},
     planes::Planes,
     scales::half_at,
     simd::Simd,
@@ -40,14 +40,19 @@ impl BlockEncoding for TQ2_0 {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
-        load_super_blocks::<2, _>(planes, first, scales, |bytes| {
-            [half_at::<S, _>(bytes, 0); SUPER_BLOCK]
-        });
+        load_super_blocks::<S, Self, 2>(planes, first, scales);
     }
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         symmetric::<S>(S::unpack_2bit(planes.main(block)), 1, [*d; 2])
+    }
+}
+
+impl SuperBlockScales<2> for TQ2_0 {
+    #[inline(always)]
+    fn read<S: Simd>(bytes: &[u8; 2]) -> [Self::Scales; SUPER_BLOCK] {
+        [half_at::<S, _>(bytes, 0); SUPER_BLOCK]
     }
 }
 
