@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wisp_engine::{
     grammar::{Constraint, GrammarCompiler},
@@ -78,7 +79,8 @@ fuzz_target!(|text: &str| {
     if matcher.is_complete() {
         let text = tokenizer.decode(&tokens, true);
         match constraint {
-            Constraint::JsonSchema(_) => assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text:?}"),
+            // The syntax alone: `Value` refuses numbers beyond `f64`, such as 7e2523757, which are valid JSON.
+            Constraint::JsonSchema(_) => assert!(serde_json::from_str::<IgnoredAny>(&text).is_ok(), "{text:?}"),
             Constraint::Choices(choices) => assert!(choices.contains(&text), "{text:?}"),
             _ => {}
         }
