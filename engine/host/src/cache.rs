@@ -3,7 +3,7 @@
 use half::f16;
 use wisp_shaders::CacheFormat;
 
-use wisp_weights::blocks::{Simd, simd, with_simd};
+use wisp_weights::blocks::{Simd, simd};
 
 /// Elements of a block of q8_0.
 const BLOCK: usize = 32;
@@ -77,8 +77,8 @@ fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
 
 simd! {
     /// Decodes the heads that begin at these words of a cache; `out` is `[starts, head_dim]`.
-    pub(super) fn decode(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
-        with_simd!(S => decode_in::<S>(heads, cache, starts, out))
+    pub(super) fn decode(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) where S: Simd {
+        decode_in::<S>(heads, cache, starts, out)
     }
 }
 

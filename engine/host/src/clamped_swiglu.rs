@@ -24,7 +24,8 @@ pub(super) fn clamped_swiglu(args: &Args) -> Result<(), HostError> {
 }
 
 simd! {
-    fn multiply(gate: &[f32], up: &[f32], [alpha, limit]: [f32; 2], out: &mut [f32]) {
+    fn multiply(gate: &[f32], up: &[f32], factors: [f32; 2], out: &mut [f32]) {
+        let [alpha, limit] = factors;
         for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
             let g = gate.min(limit);
             // Not `clamp`, which panics if a forged program has a negative limit.

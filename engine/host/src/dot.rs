@@ -4,9 +4,7 @@
 use std::ops::Range;
 
 use wisp_types::{Encoding, encoding::BLOCK};
-use wisp_weights::blocks::{
-    BlockEncoding, Planes, Prefetcher, SCALES_AHEAD, Simd, simd, with_simd,
-};
+use wisp_weights::blocks::{BlockEncoding, Planes, Prefetcher, SCALES_AHEAD, Simd, simd};
 
 /// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
@@ -21,15 +19,15 @@ simd! {
         first: usize,
         x: &[&[f32]],
         out: &mut [[f32; MAX_VECTORS]],
-    ) {
-        with_simd!(S => match *x {
+    ) where S: Simd {
+        match *x {
             [] => {}
             [a] => dots_in::<E, S, 1>(planes, first, [a], out),
             [a, b] => dots_in::<E, S, 2>(planes, first, [a, b], out),
             // A fourth product costs less than code of its own for three.
             [a, b, c] => dots_in::<E, S, 4>(planes, first, [a, b, c, c], out),
             [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, [a, b, c, d], out),
-        })
+        }
     }
 }
 

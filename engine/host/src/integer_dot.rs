@@ -4,14 +4,12 @@
 use super::dot::{LANES, MAX_VECTORS, row_prefetcher, store_totals};
 use super::int8_rows::{Pair, Row};
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{
-    Floats, IntegerEncoding, IntegerSimd, Planes, Prefetcher, Simd, integer_simd, with_integer_simd,
-};
+use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Planes, Prefetcher, Simd, simd};
 
 /// [`dots`] for one encoding.
 pub(super) type Dots = fn(Planes, usize, usize, &[Row], &mut [[f32; MAX_VECTORS]]);
 
-integer_simd! {
+simd! {
     /// Computes `out[i][t] = dot(row first + i, x[t])` for at most [`MAX_VECTORS`] rows of `blocks` blocks.
     pub(super) fn dots<E: IntegerEncoding>(
         planes: Planes,
@@ -19,14 +17,14 @@ integer_simd! {
         blocks: usize,
         x: &[Row],
         out: &mut [[f32; MAX_VECTORS]],
-    ) {
-        with_integer_simd!(S => match *x {
+    ) where S: IntegerSimd {
+        match *x {
             [] => {}
             [a] => dots_in::<E, S, 1>(planes, first, blocks, [a], out),
             [a, b] => dots_in::<E, S, 2>(planes, first, blocks, [a, b], out),
             [a, b, c] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, c], out),
             [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, d], out),
-        })
+        }
     }
 }
 

@@ -8,15 +8,10 @@ use rayon::prelude::*;
 use super::int8_rows::Rows;
 use super::panel::{DEPTH, Part, ROWS};
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{
-    Floats, IntegerEncoding, IntegerSimd, Simd, integer_simd, with_integer_simd,
-};
+use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Simd, simd};
 
 /// Tokens of a panel: a multiple of the tokens of every tile.
 const TOKENS: usize = 12;
-
-/// Tokens of a tile on processors that have no more than their target: NEON has 32 vectors of four words.
-const BASELINE_TILE: usize = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
 
 /// Rows of a vector.
 const LANES: usize = 16;
@@ -116,6 +111,28 @@ impl Scratch {
     }
 }
 
+/// The size of a tile, whose sums stay in the registers of an instruction set.
+trait Tile: IntegerSimd {
+    /// Tokens of a tile.
+    const TOKENS: usize;
+}
+
+/// Declares the tokens of the tiles of some instruction sets.
+macro_rules! tiles {
+    ($($set:ident: $tokens:literal),* $(,)?) => {
+        $(impl Tile for wisp_weights::blocks::$set {
+            const TOKENS: usize = $tokens;
+        })*
+    };
+}
+
+tiles!(Portable: 1);
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx512Vnni: 12, AvxVnni: 4, Avx2: 4);
+// NEON has 32 vectors of four words.
+#[cfg(target_arch = "aarch64")]
+tiles!(NeonI8mm: 3, NeonDot: 3, Neon: 2);
+
 /// [`multiply`] for the encodings that have the same const parameters.
 pub(super) type Multiply = fn(Decode, Part, &Panels, usize, &mut Scratch, &mut [&mut [f32]]);
 
@@ -133,7 +150,7 @@ pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
     }
 }
 
-integer_simd! {
+simd! {
     /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`, over `depth` columns. The parameters are
     /// constants of [`IntegerEncoding`].
     pub(super) fn multiply<const HALVES: bool, const HAS_OFFSETS: bool, const WIDE: bool>(
@@ -143,25 +160,8 @@ integer_simd! {
         depth: usize,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
-    ) {
-        multiversion::target::match_target! {
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c" => {
-                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Avx512Vnni, 12>(decode, part, panels, depth, scratch, outs)
-            },
-            "x86_64+avxvnni+avx2+fma+f16c" => {
-                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::AvxVnni, 4>(decode, part, panels, depth, scratch, outs)
-            },
-            "x86_64+avx2+fma+f16c" => {
-                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Avx2, 4>(decode, part, panels, depth, scratch, outs)
-            },
-            "aarch64+neon+dotprod+i8mm" => {
-                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::NeonI8mm, 3>(decode, part, panels, depth, scratch, outs)
-            },
-            "aarch64+neon+dotprod" => {
-                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::NeonDot, 3>(decode, part, panels, depth, scratch, outs)
-            },
-            _ => multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Baseline, BASELINE_TILE>(decode, part, panels, depth, scratch, outs),
-        }
+    ) where S: IntegerSimd {
+        multiply_in::<HALVES, HAS_OFFSETS, WIDE, S, { S::TOKENS }>(decode, part, panels, depth, scratch, outs)
     }
 }
 
@@ -224,7 +224,7 @@ fn multiply_in<
 /// [`decode`] for one encoding.
 pub(super) type Decode = fn(Part, usize, usize, usize, usize, &mut Scratch);
 
-integer_simd! {
+simd! {
     /// Reads `blocks` blocks of each of `count` rows, from row `part.first + first` on, into vector `v` of the scratch.
     pub(super) fn decode<E: IntegerEncoding>(
         part: Part,
@@ -233,8 +233,8 @@ integer_simd! {
         blocks: usize,
         v: usize,
         scratch: &mut Scratch,
-    ) {
-        with_integer_simd!(S => decode_in::<E, S>(part, first, count, blocks, v, scratch))
+    ) where S: IntegerSimd {
+        decode_in::<E, S>(part, first, count, blocks, v, scratch)
     }
 }
 

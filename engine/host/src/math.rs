@@ -1,6 +1,6 @@
 //! Scalar and vector functions, written so that LLVM vectorises loops over them.
 
-use wisp_weights::blocks::{Portable, Simd, simd, with_simd};
+use wisp_weights::blocks::{Portable, Simd, simd};
 
 /// 1.5 * 2^23: added to a small number, it leaves the nearest integer, the even one of two, in the lowest bits. LLVM
 /// vectorises this, but not the cast of a float that may be out of range.
@@ -46,8 +46,8 @@ pub(super) fn silu(x: f32) -> f32 {
 
 simd! {
     /// Returns the sum of `a[i] * b[i]` over the shorter length.
-    pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-        with_simd!(S => dot_in::<S>(a, b))
+    pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 where S: Simd {
+        dot_in::<S>(a, b)
     }
 }
 

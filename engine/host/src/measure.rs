@@ -6,14 +6,14 @@ use wisp_shaders::params::MeasureParams;
 
 use super::args::Args;
 use super::error::HostError;
-use wisp_weights::blocks::{Simd, simd, with_simd};
+use wisp_weights::blocks::{Simd, simd};
 
 /// Elements that one task reads.
 const CHUNK: usize = 1 << 16;
 
 simd! {
-    fn sum(x: &[f32]) -> f32 {
-        with_simd!(S => sum_in::<S>(x))
+    fn sum(x: &[f32]) -> f32 where S: Simd {
+        sum_in::<S>(x)
     }
 }
 
@@ -45,8 +45,8 @@ pub(super) fn measure_read(args: &Args) -> Result<(), HostError> {
 }
 
 simd! {
-    fn fma(seed: f32, factor: f32, rounds: u32) -> f32 {
-        with_simd!(S => fma_in::<S>(seed, factor, rounds))
+    fn fma(seed: f32, factor: f32, rounds: u32) -> f32 where S: Simd {
+        fma_in::<S>(seed, factor, rounds)
     }
 }
 

@@ -47,6 +47,33 @@ pub(super) fn pack(x: &[&[f32]], start: usize, depth: usize) -> Vec<[f32; TOKENS
     packed
 }
 
+/// The sizes of a tile, whose sums stay in the registers of an instruction set.
+trait Tile: Simd {
+    /// Rows of a tile.
+    const ROWS: usize;
+    /// Vectors of 16 tokens of a tile: a divisor of those of a panel.
+    const VECTORS: usize;
+    /// Rows of a tile with one vector.
+    const ROWS_ALONE: usize;
+}
+
+/// Declares the sizes of the tiles of some instruction sets, in the order of [`Tile`].
+macro_rules! tiles {
+    ($($set:ident: $rows:literal, $vectors:literal, $alone:literal);* $(;)?) => {
+        $(impl Tile for wisp_weights::blocks::$set {
+            const ROWS: usize = $rows;
+            const VECTORS: usize = $vectors;
+            const ROWS_ALONE: usize = $alone;
+        })*
+    };
+}
+
+tiles!(Portable: 2, 1, 2);
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx512: 12, 2, 24; Avx2: 6, 1, 6);
+#[cfg(target_arch = "aarch64")]
+tiles!(Neon: 6, 1, 6);
+
 /// The rows of a weight from `first` on, with their columns from `start` on.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
@@ -66,19 +93,8 @@ simd! {
         depth: usize,
         scratch: &mut [f32],
         outs: &mut [&mut [f32]],
-    ) {
-        multiversion::target::match_target! {
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                multiply_in::<wisp_weights::blocks::Avx512, 12, 2, 24>(encoding, part, packed, depth, scratch, outs)
-            },
-            "x86_64+avx2+fma+f16c" => {
-                multiply_in::<wisp_weights::blocks::Avx2, 6, 1, 6>(encoding, part, packed, depth, scratch, outs)
-            },
-            "aarch64+neon" => {
-                multiply_in::<wisp_weights::blocks::Neon, 6, 1, 6>(encoding, part, packed, depth, scratch, outs)
-            },
-            _ => multiply_in::<wisp_weights::blocks::Portable, 2, 1, 2>(encoding, part, packed, depth, scratch, outs),
-        }
+    ) where S: Simd {
+        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, depth, scratch, outs)
     }
 }
 
@@ -177,19 +193,8 @@ simd! {
         depth: usize,
         tokens: usize,
         outs: &mut [&mut [f32]],
-    ) {
-        multiversion::target::match_target! {
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                add_rows_in::<wisp_weights::blocks::Avx512, 12, 2>(scratch, rows, packed, depth, tokens, outs)
-            },
-            "x86_64+avx2+fma+f16c" => {
-                add_rows_in::<wisp_weights::blocks::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
-            },
-            "aarch64+neon" => {
-                add_rows_in::<wisp_weights::blocks::Neon, 6, 1>(scratch, rows, packed, depth, tokens, outs)
-            },
-            _ => add_rows_in::<wisp_weights::blocks::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
-        }
+    ) where S: Simd {
+        add_rows_in::<S, { S::ROWS }, { S::VECTORS }>(scratch, rows, packed, depth, tokens, outs)
     }
 }
 

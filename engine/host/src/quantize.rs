@@ -7,7 +7,7 @@ use super::args::{Args, size};
 use super::error::HostError;
 use super::math::ROUND;
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::integer_simd;
+use wisp_weights::blocks::simd;
 
 /// Bits of the least magnitude that is not taken for 0: 2^-100.
 const LEAST: u32 = 0x0d80_0000;
@@ -47,7 +47,7 @@ pub(super) fn quantize(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-integer_simd! {
+simd! {
     fn quantize_row(x: &[f32], out: &mut [[i8; BLOCK]], factors: &mut [BlockFactors]) {
         let (blocks, rest) = x.as_chunks::<BLOCK>();
         for ((x, out), factors) in blocks.iter().zip(&mut *out).zip(&mut *factors) {

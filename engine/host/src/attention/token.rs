@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use wisp_weights::blocks::{Simd, simd, with_simd};
+use wisp_weights::blocks::{Simd, simd};
 
 use super::call::{Attention, cap};
 use crate::math::{exp_sum, products_in};
@@ -28,10 +28,10 @@ const LEAST_HEADS: usize = 4;
 
 simd! {
     /// Computes some query heads of a KV head, a few positions at a time. `at` is the token and the first head.
-    fn heads_of_token(call: &Attention, at: [usize; 2], out: &mut [f32]) {
+    fn heads_of_token(call: &Attention, at: [usize; 2], out: &mut [f32]) where S: Simd {
         let [sequence, position] = call.pages.index[at[0]].map(|i| i as usize);
         let visible = call.pages.visible_range(sequence, position);
-        let state = with_simd!(S => sum_in::<S>(call, at, visible, out));
+        let state = sum_in::<S>(call, at, visible, out);
         for ((out, state), head) in out.chunks_exact_mut(call.value_dim()).zip(state).zip(at[1]..) {
             let total = call.total(head, state);
             out.iter_mut().for_each(|out| *out /= total);
@@ -47,8 +47,8 @@ simd! {
         at: [usize; 2],
         positions: Range<usize>,
         out: &mut [f32],
-    ) -> Vec<[f32; 2]> {
-        with_simd!(S => sum_in::<S>(call, at, positions, out))
+    ) -> Vec<[f32; 2]> where S: Simd {
+        sum_in::<S>(call, at, positions, out)
     }
 }
 

@@ -70,10 +70,11 @@ simd! {
     fn run_columns(
         inputs: &Inputs<'_>,
         span: Span,
-        (head, column): (usize, usize),
+        at: (usize, usize),
         matrix: &mut [f32],
         out: &mut [f32],
     ) {
+        let (head, column) = at;
         let v_dim = inputs.sizes.v_dim;
         let count = COLUMNS.min(v_dim - column);
         let mut tile = vec![[0f32; COLUMNS]; inputs.sizes.k_dim];

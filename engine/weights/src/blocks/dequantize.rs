@@ -6,7 +6,7 @@ use super::{
     block_encoding::{BlockEncoding, store_block},
     dispatch::with_encoding,
     planes::Planes,
-    simd::{Simd, simd, with_simd},
+    simd::{Simd, simd},
 };
 
 /// The number of blocks whose scales are read at once, ahead of their weights.
@@ -25,8 +25,8 @@ pub fn dequantize_blocks(encoding: Encoding, planes: Planes, first: usize, out: 
 }
 
 simd! {
-    fn dequantize_blocks_of<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) {
-        with_simd!(S => dequantize_blocks_in::<E, S>(planes, first, out))
+    fn dequantize_blocks_of<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) where S: Simd {
+        dequantize_blocks_in::<E, S>(planes, first, out)
     }
 }
 

@@ -42,9 +42,7 @@ pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use planes::{Planes, Prefetcher, plane_bytes};
 #[cfg(target_arch = "x86_64")]
 pub use simd::{Avx2, Avx512, Avx512Vnni, AvxVnni};
-pub use simd::{
-    Baseline, IntegerSimd, Portable, Simd, integer_simd, simd, with_integer_simd, with_simd,
-};
+pub use simd::{Baseline, IntegerSimd, Portable, Simd, simd};
 #[cfg(target_arch = "aarch64")]
 pub use simd::{Neon, NeonDot, NeonI8mm};
 pub use ternary::TQ2_0;

@@ -2,65 +2,9 @@
 
 use super::{f16::f16_to_f32, ops::Simd, portable::Portable};
 
-/// Compiles a function for several instruction sets with products of integers, as `simd!` does for floats.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! integer_simd {
-    ($($function:tt)*) => {
-        #[multiversion::multiversion(targets(
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c",
-            "x86_64+avxvnni+avx2+fma+f16c",
-            "x86_64+avx2+fma+f16c",
-            "aarch64+neon+dotprod+i8mm",
-            "aarch64+neon+dotprod"
-        ))]
-        $($function)*
-    };
-}
-#[doc(hidden)]
-pub use integer_simd;
-
-/// Evaluates an expression, in a function of `integer_simd!`, with a type parameter bound to the
-/// [`IntegerSimd`] of the instruction set that the function is compiled for.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! with_integer_simd {
-    ($S:ident => $body:expr) => {
-        multiversion::target::match_target! {
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c" => {
-                type $S = $crate::blocks::Avx512Vnni;
-                $body
-            },
-            "x86_64+avxvnni+avx2+fma+f16c" => {
-                type $S = $crate::blocks::AvxVnni;
-                $body
-            },
-            "x86_64+avx2+fma+f16c" => {
-                type $S = $crate::blocks::Avx2;
-                $body
-            },
-            "aarch64+neon+dotprod+i8mm" => {
-                type $S = $crate::blocks::NeonI8mm;
-                $body
-            },
-            "aarch64+neon+dotprod" => {
-                type $S = $crate::blocks::NeonDot;
-                $body
-            },
-            _ => {
-                type $S = $crate::blocks::Baseline;
-                $body
-            },
-        }
-    };
-}
-#[doc(hidden)]
-pub use with_integer_simd;
-
 /// Operations on vectors of 64 bytes, those of two blocks, and of 16 integers of 32 bits.
 ///
-/// What [`Simd`] says of its implementations holds for these too; the macros are `integer_simd!` and
-/// `with_integer_simd!`.
+/// What [`Simd`] says of its implementations holds for these too.
 pub trait IntegerSimd: 'static {
     /// The operations on floats of the same instruction set.
     type Floats: Simd;

@@ -7,7 +7,7 @@
 /// terms of these operations instead.
 ///
 /// An implementation may only be used in functions that are compiled for its instruction set, on CPUs that
-/// have it. The macros `simd!` and `with_simd!` see to that.
+/// have it. The macro `simd!` sees to that.
 pub trait Simd: 'static {
     /// 32 bytes, one for each weight of a block.
     type Bytes: Copy;
