@@ -23,22 +23,31 @@ fn part(plane: &mut [u8], b: usize) -> &mut [u8] {
     &mut plane[b * bytes..(b + 1) * bytes]
 }
 
+/// Returns `byte >> by & mask` for each of 32 bytes.
+fn shifted(bytes: &[u8], by: usize, mask: u8) -> Integers {
+    let mut q = [0; BLOCK];
+    for (q, byte) in q.iter_mut().zip(bytes) {
+        *q = byte >> by & mask;
+    }
+    q
+}
+
 /// Reads two bits for each weight of packed block `b`, as files have them: weight `128n + 32s + l` is in
 /// bits `2s` and `2s + 1` of byte `32n + l`.
 fn file_2bit(bytes: &[u8], b: usize) -> Integers {
-    std::array::from_fn(|l| bytes[32 * (b / 4) + l] >> (2 * (b % 4)) & 3)
+    shifted(&bytes[32 * (b / 4)..], 2 * (b % 4), 3)
 }
 
 /// Reads four bits for each weight of packed block `b`, as `Q4_K` and `Q5_K` files have them: weight
 /// `64n + 32s + l` is nibble `s` of byte `32n + l`.
 fn file_4bit(bytes: &[u8], b: usize) -> Integers {
-    std::array::from_fn(|l| bytes[32 * (b / 2) + l] >> (4 * (b % 2)) & 15)
+    shifted(&bytes[32 * (b / 2)..], 4 * (b % 2), 15)
 }
 
 /// Reads one bit for each weight of packed block `b`, as files have them: weight `32b + l` is bit `b` of
 /// byte `l`.
 fn file_1bit(bytes: &[u8], b: usize) -> Integers {
-    std::array::from_fn(|l| bytes[l] >> b & 1)
+    shifted(bytes, b, 1)
 }
 
 /// How the scales of a super-block are read from its `N` bytes of the scales plane. A trait and not a closure: see
@@ -311,8 +320,7 @@ impl BlockEncoding for Q6_K {
     fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
         for b in 0..SUPER_BLOCK {
             let (n, s) = (b / 4, b % 4);
-            let low = &file[64 * n + 32 * (s % 2)..][..BLOCK];
-            let low = std::array::from_fn(|l| low[l] >> (4 * (s / 2)));
+            let low = shifted(&file[64 * n + 32 * (s % 2)..], 4 * (s / 2), 15);
             pack_4bit(&low, part(main, b));
             pack_2bit(&file_2bit(&file[128..192], b), part(high, b));
         }

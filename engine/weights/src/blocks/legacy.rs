@@ -3,21 +3,16 @@
 //! A block of a file has the half `d`, then (`_1`) the half `m`, then (`Q5`) the fifth bits of all weights
 //! as one `u32`, bit `i` of weight `i`, then the nibbles or bytes, in the order of the main plane.
 
-use wisp_types::encoding::Encoding;
+use wisp_types::encoding::{BLOCK, Encoding};
 
 use super::{
     bits::{Integers, pack_1bit},
     block_encoding::BlockEncoding,
-    formulas::{affine, affine_nibbles, lookup, symmetric},
+    formulas::{affine, affine_nibbles, symmetric, symmetric_nibbles},
     planes::Planes,
     scales,
     simd::Simd,
 };
-
-/// The values of `Q4_0`'s nibbles.
-const Q4_0_VALUES: [f32; 16] = [
-    -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,
-];
 
 /// 4 bits: `d * (q - 8)`.
 #[allow(non_camel_case_types)]
@@ -34,7 +29,7 @@ impl BlockEncoding for Q4_0 {
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
-        lookup::<S>(&Q4_0_VALUES, planes.main(block), *d)
+        symmetric_nibbles::<S>(planes.main(block), *d)
     }
 }
 
@@ -71,7 +66,10 @@ fn pack_5bit(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
     let (file_scales, rest) = file.split_at(scales.len());
     let (fifth_bits, nibbles) = rest.split_at(4);
     scales.copy_from_slice(file_scales);
-    let q: Integers = std::array::from_fn(|i| fifth_bits[i / 8] >> (i % 8));
+    let mut q: Integers = [0; BLOCK];
+    for (i, q) in q.iter_mut().enumerate() {
+        *q = fifth_bits[i / 8] >> (i % 8);
+    }
     pack_1bit(&q, high);
     main.copy_from_slice(nibbles);
 }

@@ -84,7 +84,8 @@ impl<'a> Planes<'a> {
     ) -> Prefetcher<'a> {
         let starts = encoding.plane_row_bytes(weights.start as u64);
         let ends = encoding.plane_row_bytes(weights.end as u64);
-        let mut chunks = self.planes.map(|plane| plane.chunks(1));
+        let [main, high, scales] = self.planes;
+        let mut chunks = [main.chunks(1), high.chunks(1), scales.chunks(1)];
         for (i, (chunks, plane)) in chunks.iter_mut().zip(self.planes).enumerate() {
             let bytes = plane.get(starts[i] as usize..ends[i] as usize);
             let bytes = bytes.unwrap_or_default();

@@ -33,7 +33,10 @@ impl BlockEncoding for TQ2_0 {
         scales.copy_from_slice(d);
         for (block, main) in main.chunks_exact_mut(BLOCK / 4).enumerate() {
             let bytes = &bytes[block / 4 * BLOCK..][..BLOCK];
-            let q: Integers = std::array::from_fn(|i| bytes[i] >> (block % 4 * 2) & 3);
+            let mut q: Integers = [0; BLOCK];
+            for (q, byte) in q.iter_mut().zip(bytes) {
+                *q = byte >> (block % 4 * 2) & 3;
+            }
             pack_2bit(&q, main);
         }
     }

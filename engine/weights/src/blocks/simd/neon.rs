@@ -98,6 +98,9 @@ impl Simd for Neon {
     type Bytes = [uint8x16_t; 2];
     type Floats = Floats;
 
+    const REGISTERS: usize = 4;
+    const FAST_LOOKUP: bool = true;
+
     #[inline(always)]
     fn load_bytes(from: &[u8; 32]) -> [uint8x16_t; 2] {
         let (halves, _) = from.as_chunks();

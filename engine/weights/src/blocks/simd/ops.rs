@@ -14,6 +14,11 @@ pub trait Simd: 'static {
     /// 16 floats.
     type Floats: Copy;
 
+    /// The number of registers of 16 floats.
+    const REGISTERS: usize;
+    /// Whether [`Self::lookup`] takes less time than computing the floats of nibbles from integers.
+    const FAST_LOOKUP: bool;
+
     /// Loads 32 bytes.
     fn load_bytes(from: &[u8; 32]) -> Self::Bytes;
     /// Unpacks 4-bit integers: byte `16s + j` of the result is bits `4s` to `4s + 3` of byte `j`.

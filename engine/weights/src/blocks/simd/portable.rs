@@ -9,6 +9,9 @@ impl Simd for Portable {
     type Bytes = [u8; 32];
     type Floats = [f32; 16];
 
+    const REGISTERS: usize = 4;
+    const FAST_LOOKUP: bool = true;
+
     #[inline(always)]
     fn load_bytes(from: &[u8; 32]) -> [u8; 32] {
         *from

@@ -125,6 +125,9 @@ impl Simd for Avx512 {
     common!();
     type Floats = __m512;
 
+    const REGISTERS: usize = 1;
+    const FAST_LOOKUP: bool = true;
+
     #[inline(always)]
     fn lookup(table: __m512, nibbles: &[u8; 16]) -> [__m512; 2] {
         // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
@@ -242,6 +245,10 @@ macro_rules! each_half {
 impl Simd for Avx2 {
     common!();
     type Floats = [__m256; 2];
+
+    const REGISTERS: usize = 2;
+    // A table takes two registers, of which each nibble chooses one.
+    const FAST_LOOKUP: bool = false;
 
     #[inline(always)]
     fn lookup(table: [__m256; 2], nibbles: &[u8; 16]) -> [[__m256; 2]; 2] {
