@@ -108,14 +108,19 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     let mut sums = [[S::splat(0.0); 2]; T];
     for start in (0..blocks).step_by(SCALES_AHEAD) {
         let count = SCALES_AHEAD.min(blocks - start);
-        E::load_scales::<S>(planes, first + start, &mut factors[..count]);
-        for (part, factors) in factors[..count].chunks(PART).enumerate() {
+        let factors = &mut factors[..count];
+        E::load_scales::<S>(planes, first + start, factors);
+        // As many blocks as there are factors, so that no index below needs a check.
+        let mut vectors = [&[][..]; T];
+        for t in 0..T {
+            vectors[t] = &x[t][start * BLOCK..].as_chunks::<BLOCK>().0[..count];
+        }
+        for part in (0..count).step_by(PART) {
             prefetcher.prefetch::<S>();
-            for (b, factor) in factors.iter().enumerate() {
-                let block = start + part * PART + b;
-                let w = E::load_weights::<S>(planes, first + block, factor);
+            for b in part..count.min(part + PART) {
+                let w = E::load_weights::<S>(planes, first + start + b, &factors[b]);
                 for t in 0..T {
-                    let (halves, _) = x[t][block * BLOCK..][..BLOCK].as_chunks::<16>();
+                    let (halves, _) = vectors[t][b].as_chunks::<16>();
                     sums[t][0] = S::mul_add(w[0], S::load(&halves[0]), sums[t][0]);
                     sums[t][1] = S::mul_add(w[1], S::load(&halves[1]), sums[t][1]);
                 }
