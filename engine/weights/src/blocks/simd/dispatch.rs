@@ -96,3 +96,69 @@ macro_rules! simd {
 }
 #[doc(hidden)]
 pub use simd;
+
+#[cfg(test)]
+mod tests {
+    use std::any::type_name;
+
+    use crate::blocks::*;
+
+    simd! {
+        fn chosen() -> &'static str where S: Simd {
+            type_name::<S>()
+        }
+    }
+
+    simd! {
+        fn chosen_for_integers<const N: usize>(numbers: [u8; N]) -> (&'static str, usize) where S: IntegerSimd {
+            (type_name::<S>(), numbers.len())
+        }
+    }
+
+    /// The best set of this CPU for floats, and for integers.
+    #[cfg(target_arch = "x86_64")]
+    fn best() -> [&'static str; 2] {
+        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        // As Skylake-X has them, without what later processors added.
+        let has_avx512 =
+            is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
+        let floats = match (has_avx512, has_avx2) {
+            (true, _) => type_name::<Avx512>(),
+            (false, true) => type_name::<Avx2>(),
+            (false, false) => type_name::<Baseline>(),
+        };
+        let integers = match (has_avx512, has_avx2) {
+            (true, _) if is_x86_feature_detected!("avx512vnni") => type_name::<Avx512Vnni>(),
+            (_, true) if is_x86_feature_detected!("avxvnni") => type_name::<AvxVnni>(),
+            (_, true) => type_name::<Avx2>(),
+            (_, false) => type_name::<Baseline>(),
+        };
+        [floats, integers]
+    }
+
+    /// The best set of this CPU for floats, and for integers.
+    #[cfg(target_arch = "aarch64")]
+    fn best() -> [&'static str; 2] {
+        use std::arch::is_aarch64_feature_detected;
+        let has_dot = is_aarch64_feature_detected!("dotprod");
+        let integers = match (has_dot, is_aarch64_feature_detected!("i8mm")) {
+            (true, true) => type_name::<NeonI8mm>(),
+            (true, false) => type_name::<NeonDot>(),
+            (false, _) => type_name::<Baseline>(),
+        };
+        [type_name::<Baseline>(), integers]
+    }
+
+    /// The best set of this CPU for floats, and for integers.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn best() -> [&'static str; 2] {
+        [type_name::<Baseline>(); 2]
+    }
+
+    #[test]
+    fn the_best_instruction_set_of_the_cpu_is_chosen() {
+        let (integers, len) = chosen_for_integers([0; 3]);
+        assert_eq!([chosen(), integers], best());
+        assert_eq!(len, 3);
+    }
+}
