@@ -45,8 +45,8 @@ pub(super) fn measure_read(args: &Args) -> Result<(), HostError> {
 }
 
 simd! {
-    /// Does `64 * len` multiply-adds. Eight registers hide the latency of one; no more than half of them take part, so
-    /// that none is moved to memory.
+    /// Does `64 * len` multiply-adds in chains that do not wait for each other. Eight registers hide the latency of one;
+    /// with twice as many, AVX2 would move some of its 16 to memory.
     fn fma(seed: f32, factor: f32, len: u32) -> f32 where S: Simd {
         match S::REGISTERS {
             1 => fma_in::<S, 8>(seed, factor, len / 2),

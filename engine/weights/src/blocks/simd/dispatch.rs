@@ -29,20 +29,20 @@ macro_rules! simd {
         where $S:ident: Simd $body:block) => {
         $crate::blocks::simd! {
             @sets $head $name $generics $use ($($arg: $type),*) ($($arg),*) [$(-> $output)?] $S $body
-            [x86_64 Avx512 ["avx512f" "avx512bw" "avx512dq" "avx512vl" "avx2" "fma" "f16c"]]
-            [x86_64 Avx2 ["avx2" "fma" "f16c"]]
+            ["x86_64" is_x86_feature_detected Avx512 ["avx512f" "avx512bw" "avx512dq" "avx512vl" "avx2" "fma" "f16c"]]
+            ["x86_64" is_x86_feature_detected Avx2 ["avx2" "fma" "f16c"]]
         }
     };
     (@fn $head:tt $name:ident $generics:tt $use:tt ($($arg:ident: $type:ty),* $(,)?) $(-> $output:ty)?
         where $S:ident: IntegerSimd $body:block) => {
         $crate::blocks::simd! {
             @sets $head $name $generics $use ($($arg: $type),*) ($($arg),*) [$(-> $output)?] $S $body
-            [x86_64 Avx512Vnni
+            ["x86_64" is_x86_feature_detected Avx512Vnni
                 ["avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avx2" "fma" "f16c"]]
-            [x86_64 AvxVnni ["avxvnni" "avx2" "fma" "f16c"]]
-            [x86_64 Avx2 ["avx2" "fma" "f16c"]]
-            [aarch64 NeonI8mm ["neon" "dotprod" "i8mm"]]
-            [aarch64 NeonDot ["neon" "dotprod"]]
+            ["x86_64" is_x86_feature_detected AvxVnni ["avxvnni" "avx2" "fma" "f16c"]]
+            ["x86_64" is_x86_feature_detected Avx2 ["avx2" "fma" "f16c"]]
+            ["aarch64" is_aarch64_feature_detected NeonI8mm ["neon" "dotprod" "i8mm"]]
+            ["aarch64" is_aarch64_feature_detected NeonDot ["neon" "dotprod"]]
         }
     };
     (@fn $head:tt $name:ident $generics:tt $use:tt ($($arg:ident: $type:ty),* $(,)?) $(-> $output:ty)?
@@ -57,6 +57,7 @@ macro_rules! simd {
             $crate::blocks::simd! {
                 @versions [$($generics)*] $use ($($params)*) $args [$($output)*] $S $body $($set)*
             }
+            // Not every body names the set.
             #[allow(dead_code)]
             type $S = $crate::blocks::Baseline;
             $body
@@ -65,19 +66,9 @@ macro_rules! simd {
     // A version for each set, which is returned from if the CPU has the set.
     (@versions $generics:tt $use:tt $params:tt $args:tt $output:tt $S:ident $body:block) => {};
     (@versions $generics:tt $use:tt $params:tt $args:tt $output:tt $S:ident $body:block
-        [x86_64 $($set:tt)*] $($more:tt)*) => {
-        #[cfg(target_arch = "x86_64")]
-        $crate::blocks::simd! {
-            @version $generics $use $params $args $output $S $body is_x86_feature_detected $($set)*
-        }
-        $crate::blocks::simd! { @versions $generics $use $params $args $output $S $body $($more)* }
-    };
-    (@versions $generics:tt $use:tt $params:tt $args:tt $output:tt $S:ident $body:block
-        [aarch64 $($set:tt)*] $($more:tt)*) => {
-        #[cfg(target_arch = "aarch64")]
-        $crate::blocks::simd! {
-            @version $generics $use $params $args $output $S $body is_aarch64_feature_detected $($set)*
-        }
+        [$arch:tt $($set:tt)*] $($more:tt)*) => {
+        #[cfg(target_arch = $arch)]
+        $crate::blocks::simd! { @version $generics $use $params $args $output $S $body $($set)* }
         $crate::blocks::simd! { @versions $generics $use $params $args $output $S $body $($more)* }
     };
     (@version [$($generics:tt)*] [$($use:tt)*] $params:tt $args:tt [$($output:tt)*] $S:ident $body:block
