@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{Read, Write},
+    io::{BufRead, Write},
     net::{TcpListener, TcpStream},
     ops::Range,
     path::Path,
@@ -101,10 +101,24 @@ struct InjectedFault {
     remaining: usize,
 }
 
+/// A file, with what requests would otherwise hash its contents for, each time.
+struct StoredFile {
+    contents: Vec<u8>,
+    /// Describes the file in a repository's list.
+    entry: Value,
+    etag: String,
+}
+
+/// The body of an honest hub's response, and its `ETag`.
+struct Body {
+    bytes: Vec<u8>,
+    etag: String,
+}
+
 #[derive(Default)]
 struct State {
-    /// Contents by repository and path.
-    files: BTreeMap<(String, String), Vec<u8>>,
+    /// Files by repository and path.
+    files: BTreeMap<(String, String), StoredFile>,
     faults: Vec<InjectedFault>,
     requests: Vec<Request>,
 }
@@ -148,8 +162,9 @@ impl Hub {
 
     /// Adds a file to a repository.
     pub fn add(&self, repo: &str, path: &str, bytes: impl Into<Vec<u8>>) -> &Hub {
+        let file = StoredFile::new(path, bytes.into());
         let key = (repo.to_string(), path.to_string());
-        self.state().files.insert(key, bytes.into());
+        self.state().files.insert(key, file);
         self
     }
 
@@ -209,7 +224,11 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         state.requests.push(request.clone());
         (fault, body)
     };
-    let Some(mut body) = body else {
+    let Some(Body {
+        bytes: mut body,
+        etag,
+    }) = body
+    else {
         return respond(&mut stream, 404, &[("X-Error-Code", "EntryNotFound")], b"");
     };
     match fault {
@@ -238,7 +257,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         Some(Fault::Corrupt) => sent.iter_mut().take(1).for_each(|byte| *byte ^= 1),
         _ => {}
     }
-    let head = response_head(&path, status, sent.len(), &body);
+    let head = response_head(&path, status, sent.len(), &etag);
     stream.write_all(head.as_bytes())?;
     if method == "HEAD" {
         return Ok(());
@@ -258,10 +277,11 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
 /// Reads a request's head, and returns the request, its method and its path.
 fn read_request(stream: &mut TcpStream) -> std::io::Result<(Request, String, String)> {
     let mut head = Vec::new();
+    let mut lines = std::io::BufReader::new(stream);
     while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
+        if lines.read_until(b'\n', &mut head)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
     }
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -281,17 +301,13 @@ fn read_request(stream: &mut TcpStream) -> std::io::Result<(Request, String, Str
     Ok((request, method, path))
 }
 
-/// Formats the head of a successful response with `len` bytes of a file with these `contents`.
-fn response_head(path: &str, status: u16, len: usize, contents: &[u8]) -> String {
+/// Formats the head of a successful response with `len` bytes.
+fn response_head(path: &str, status: u16, len: usize, etag: &str) -> String {
     let mut head = format!(
         "HTTP/1.1 {status} x\r\nContent-Length: {len}\r\n\
          Accept-Ranges: bytes\r\nConnection: close\r\n"
     );
     if !path.starts_with(REDIRECTED) {
-        let etag = match is_large(contents) {
-            true => sha256(contents),
-            false => git_blob_id(contents),
-        };
         head += &format!("ETag: \"{etag}\"\r\nX-Repo-Commit: {COMMIT}\r\n");
     }
     if path.starts_with("/api/") {
@@ -325,7 +341,7 @@ fn parse_range(range: &str, len: usize) -> Option<Range<usize>> {
 }
 
 /// Returns the contents at a path: a repository's description, its list of files, or a file.
-fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u8>> {
+fn find(files: &BTreeMap<(String, String), StoredFile>, path: &str) -> Option<Body> {
     let path = path.split('?').next()?;
     let list_files = |repo: &str| {
         let list: Vec<_> = files.iter().filter(|((of, _), _)| of == repo).collect();
@@ -337,14 +353,11 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
         let repo = format!("{}/{}", parts.next()?, parts.next()?);
         let list = list_files(&repo)?;
         return match (parts.next(), parts.next()) {
-            (None, _) => Some(info(&repo)),
-            (Some("revision"), Some(revision)) if known(revision) => Some(info(&repo)),
+            (None, _) => Some(Body::small(info(&repo))),
+            (Some("revision"), Some(revision)) if known(revision) => Some(Body::small(info(&repo))),
             (Some("tree"), Some(revision)) if known(revision) => {
-                let entries: Vec<_> = list
-                    .iter()
-                    .map(|((_, path), bytes)| entry(path, bytes))
-                    .collect();
-                serde_json::to_vec(&entries).ok()
+                let entries: Vec<_> = list.iter().map(|(_, file)| &file.entry).collect();
+                serde_json::to_vec(&entries).ok().map(Body::small)
             }
             _ => None,
         };
@@ -352,26 +365,43 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
     let (repo, rest) = path.strip_prefix('/')?.split_once("/resolve/")?;
     let (revision, file) = rest.split_once('/')?;
     let file = files.get(&(repo.to_string(), file.to_string()));
-    file.filter(|_| known(revision)).cloned()
+    file.filter(|_| known(revision)).map(|file| Body {
+        bytes: file.contents.clone(),
+        etag: file.etag.clone(),
+    })
 }
 
-/// Returns whether the hub stores these contents with git-lfs.
-fn is_large(bytes: &[u8]) -> bool {
-    bytes.len() > 10_000
-}
-
-/// Describes a file in a repository's list.
-fn entry(path: &str, bytes: &[u8]) -> Value {
-    let mut entry =
-        json!({ "type": "file", "oid": git_blob_id(bytes), "size": bytes.len(), "path": path });
-    if is_large(bytes) {
-        let (oid, size) = (sha256(bytes), bytes.len());
-        let pointer =
-            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
-        entry["oid"] = git_blob_id(pointer.as_bytes()).into();
-        entry["lfs"] = json!({ "oid": oid, "size": size, "pointerSize": pointer.len() });
+impl StoredFile {
+    /// Hashes a file's contents; the hub stores large ones with git-lfs.
+    fn new(path: &str, contents: Vec<u8>) -> StoredFile {
+        let size = contents.len();
+        let mut entry = json!({ "type": "file", "size": size, "path": path });
+        let etag = if size > 10_000 {
+            let oid = sha256(&contents);
+            let pointer = format!(
+                "version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n"
+            );
+            entry["oid"] = git_blob_id(pointer.as_bytes()).into();
+            entry["lfs"] = json!({ "oid": oid, "size": size, "pointerSize": pointer.len() });
+            oid
+        } else {
+            let oid = git_blob_id(&contents);
+            entry["oid"] = oid.as_str().into();
+            oid
+        };
+        StoredFile {
+            contents,
+            entry,
+            etag,
+        }
     }
-    entry
+}
+
+impl Body {
+    fn small(bytes: Vec<u8>) -> Body {
+        let etag = git_blob_id(&bytes);
+        Body { bytes, etag }
+    }
 }
 
 /// Returns the SHA-256 of contents in hexadecimal, which is their name in git-lfs.
