@@ -5,7 +5,7 @@ use super::dot::MAX_VECTORS;
 use super::error::HostError;
 use super::int8_rows::{Row, Rows};
 use super::integer_dot;
-use super::integer_panel::{self, Panels, Scratch};
+use super::integer_panel::{self, Decoder, Panels, Scratch};
 use super::matmul::Activations;
 use super::panel::Part;
 use wisp_types::Encoding;
@@ -13,13 +13,12 @@ use wisp_weights::blocks::{IntegerEncoding, Planes};
 
 /// Activations in 8 bits, and how they are multiplied with weights of one encoding.
 pub(super) struct Int8 {
-    encoding: Encoding,
     /// Whether each half of a block has a scale.
     halves: bool,
     /// The integer that stands for the weight 0.
     zero: i32,
     dots: integer_dot::Dots,
-    decode: integer_panel::Decode,
+    decoder: Decoder,
     multiply: integer_panel::Multiply,
 }
 
@@ -28,11 +27,10 @@ impl Int8 {
     pub(super) const fn of<E: IntegerEncoding>() -> &'static Int8 {
         &const {
             Int8 {
-                encoding: E::ENCODING,
                 halves: E::HALVES,
                 zero: E::ZERO,
                 dots: integer_dot::dots::<E>,
-                decode: integer_panel::decode::<E>,
+                decoder: Decoder::of::<E>(),
                 multiply: const { integer_panel::multiply_of::<E>() },
             }
         }
@@ -46,7 +44,7 @@ impl Activations for Int8 {
     type Scratch = Scratch;
 
     fn encoding(&self) -> Encoding {
-        self.encoding
+        self.decoder.encoding
     }
 
     fn read<'a>(&self, args: &'a Args, rows: usize, cols: usize) -> Result<Rows<'a>, HostError> {
@@ -84,6 +82,6 @@ impl Activations for Int8 {
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        (self.multiply)(self.decode, part, panels, depth, scratch, outs);
+        (self.multiply)(self.decoder, part, panels, depth, scratch, outs);
     }
 }

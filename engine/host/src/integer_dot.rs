@@ -143,18 +143,22 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
         }
         let (main_bytes, high_bytes) = (2 * E::MAIN_BYTES, 2 * E::HIGH_BYTES);
         let first_pair = group.index * (E::GROUP_BLOCKS / 2);
-        // A constant number of turns, so that compilers unroll the loop.
-        for pair in 0..E::GROUP_BLOCKS / 2 {
-            if pair == group.blocks / 2 {
-                break;
-            }
-            let q = E::load_integers::<S>(
-                &group.main[pair * main_bytes..][..main_bytes],
-                &group.high[pair * high_bytes..][..high_bytes],
-            );
-            for t in 0..T {
-                let factor = spread::<E, S>(factors[t], pair);
-                self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, pair % 2);
+        // A constant number of turns, so that compilers unroll the loops, or at least the inner one, whose index has to be a
+        // constant lest the sums stay in memory.
+        for turn in 0..E::GROUP_BLOCKS / 4 {
+            for parity in 0..2 {
+                let pair = 2 * turn + parity;
+                if pair >= group.blocks / 2 {
+                    break;
+                }
+                let q = E::load_integers::<S>(
+                    &group.main[pair * main_bytes..][..main_bytes],
+                    &group.high[pair * high_bytes..][..high_bytes],
+                );
+                for t in 0..T {
+                    let factor = spread::<E, S>(factors[t], pair);
+                    self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, parity);
+                }
             }
         }
         if group.blocks % 2 == 1 {

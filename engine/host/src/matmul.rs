@@ -252,10 +252,6 @@ impl<A: Activations> Product<'_, '_, A> {
             let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
             tasks.resize_with(self.rows.div_ceil(rows), Vec::new);
             for out in out.iter_mut() {
-                match self.bias {
-                    Some(bias) => out.copy_from_slice(&bias[..self.rows]),
-                    None => out.fill(0.0),
-                }
                 for (task, out) in tasks.iter_mut().zip(out.chunks_mut(rows)) {
                     task.push(out);
                 }
@@ -264,6 +260,10 @@ impl<A: Activations> Product<'_, '_, A> {
                 let depth = panel::DEPTH.min(width - start);
                 let panels = self.activations.pack(self.x, inputs, start, depth);
                 tasks.par_iter_mut().enumerate().for_each(|(task, outs)| {
+                    if start == 0 {
+                        let bias = self.bias.map(|bias| &bias[task * rows..]);
+                        outs.iter_mut().for_each(|out| set_bias(out, bias));
+                    }
                     let part = Part {
                         planes: self.planes,
                         first: self.first + task * rows,
@@ -277,5 +277,13 @@ impl<A: Activations> Product<'_, '_, A> {
                 });
             }
         }
+    }
+}
+
+/// Writes what the products are added to.
+fn set_bias(out: &mut [f32], bias: Option<&[f32]>) {
+    match bias {
+        Some(bias) => out.copy_from_slice(&bias[..out.len()]),
+        None => out.fill(0.0),
     }
 }

@@ -38,8 +38,9 @@ fn dequantize_blocks_in<E: BlockEncoding, S: Simd>(planes: Planes, first: usize,
         let block = first + SCALES_AHEAD * i;
         let scales = &mut scales[..group.len()];
         E::load_scales::<S>(planes, block, scales);
-        for (j, (out, scales)) in group.iter_mut().zip(scales).enumerate() {
-            store_block::<S>(E::load_weights::<S>(planes, block + j, scales), out);
+        for j in 0..group.len() {
+            let weights = E::load_weights::<S>(planes, block + j, &scales[j]);
+            store_block::<S>(weights, &mut group[j]);
         }
     }
 }

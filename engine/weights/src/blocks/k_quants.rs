@@ -67,8 +67,8 @@ pub(super) fn load_super_blocks<S: Simd, E: SuperBlockScales<N>, const N: usize>
     if first.is_multiple_of(SUPER_BLOCK) && scales.len().is_multiple_of(SUPER_BLOCK) {
         let (super_blocks, _) = scales.as_chunks_mut();
         let bytes = planes.many_scales(first / SUPER_BLOCK, super_blocks.len());
-        for (scales, bytes) in super_blocks.iter_mut().zip(bytes) {
-            *scales = E::read::<S>(bytes);
+        for i in 0..super_blocks.len() {
+            super_blocks[i] = E::read::<S>(&bytes[i]);
         }
     } else {
         for (i, scales) in (first..).zip(scales) {
@@ -350,8 +350,8 @@ impl SuperBlockScales<20> for Q6_K {
     fn read<S: Simd>(bytes: &[u8; 20]) -> [Self::Scales; SUPER_BLOCK] {
         let d = half_at::<S, _>(bytes, 0);
         let mut scales = [0.0; 2 * SUPER_BLOCK];
-        for (scale, byte) in scales.iter_mut().zip(&bytes[4..]) {
-            *scale = d * f32::from(*byte as i8);
+        for i in 0..2 * SUPER_BLOCK {
+            scales[i] = d * f32::from(bytes[4 + i] as i8);
         }
         bytemuck::cast(scales)
     }

@@ -94,6 +94,24 @@ impl<'a> Planes<'a> {
         Prefetcher(chunks)
     }
 
+    /// Returns a prefetcher of some columns of each row, given the `width` of a row in weights.
+    #[inline(always)]
+    pub fn row_prefetcher(
+        &self,
+        encoding: Encoding,
+        width: usize,
+        columns: Range<usize>,
+    ) -> RowPrefetcher<'a> {
+        let bytes = |weights: usize| encoding.plane_row_bytes(weights as u64);
+        let (rows, starts, ends) = (bytes(width), bytes(columns.start), bytes(columns.end));
+        let mut planes = [(&[][..], [0; 3]); 3];
+        for i in 0..3 {
+            let sizes = [rows[i], starts[i], ends[i] - starts[i]].map(|bytes| bytes as usize);
+            planes[i] = (self.planes[i], sizes);
+        }
+        RowPrefetcher(planes)
+    }
+
     /// Returns `count` scales of `N` bytes each, from index `first` on.
     #[inline(always)]
     pub fn many_scales<const N: usize>(&self, first: usize, count: usize) -> &'a [[u8; N]] {
@@ -137,6 +155,22 @@ pub fn plane_bytes(
             .ok_or_else(|| too_large.clone())?;
     }
     Ok(bytes)
+}
+
+/// Loads some columns of rows into the caches: of each plane its bytes, and how many of them a row has, come before the
+/// columns in a row, and the columns have.
+#[derive(Clone, Copy)]
+pub struct RowPrefetcher<'a>([(&'a [u8], [usize; 3]); 3]);
+
+impl RowPrefetcher<'_> {
+    /// Begins to load the columns of a row into the caches, unless the planes do not have the row.
+    #[inline(always)]
+    pub fn prefetch<S: Simd>(&self, row: usize) {
+        for (plane, [row_bytes, start, len]) in self.0 {
+            let start = row * row_bytes + start;
+            S::prefetch(plane.get(start..start + len).unwrap_or_default());
+        }
+    }
 }
 
 /// Loads a range of weights into the caches, part by part: the bytes that remain of each plane.

@@ -153,8 +153,19 @@ impl IntegerSimd for Avx512Vnni {
     }
     #[inline(always)]
     fn spread<const HALVES: bool>(factors: __m512, pair: usize) -> __m512 {
-        let index: [u32; 16] = std::array::from_fn(|word| factor_index(HALVES, pair, word) as u32);
+        let index = &const { factor_indices(HALVES) }[pair % 8];
         // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
         unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(index.as_ptr().cast()), factors) }
     }
+}
+
+/// Returns [`factor_index`] for each pair of blocks of a group, and each word.
+const fn factor_indices(halves: bool) -> [[u32; 16]; 8] {
+    let mut indices = [[0; 16]; 8];
+    let mut i = 0;
+    while i < 8 * 16 {
+        indices[i / 16][i % 16] = factor_index(halves, i / 16, i % 16) as u32;
+        i += 1;
+    }
+    indices
 }
