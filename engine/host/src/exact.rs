@@ -45,7 +45,7 @@ impl Activations for Exact {
     const PLANES: usize = 4;
     type Rows<'a> = Rows<'a>;
     type Panels = Vec<[f32; panel::TOKENS]>;
-    type Scratch = Vec<f32>;
+    type Scratch = panel::Scratch;
 
     fn encoding(&self) -> Encoding {
         self.encoding
@@ -82,23 +82,22 @@ impl Activations for Exact {
         (self.dots)(planes, first, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: &[usize], start: usize, depth: usize) -> Self::Panels {
+    fn pack(&self, x: &Rows, rows: &[usize]) -> Self::Panels {
         let rows: Vec<&[f32]> = rows.iter().map(|row| x.row(*row)).collect();
-        panel::pack(&rows, start, depth)
+        panel::pack(&rows, x.width)
     }
 
-    fn scratch() -> Vec<f32> {
-        panel::scratch()
+    fn scratch() -> panel::Scratch {
+        panel::Scratch::new()
     }
 
     fn add_products(
         &self,
         part: Part,
         panels: &Self::Panels,
-        depth: usize,
-        scratch: &mut Vec<f32>,
+        scratch: &mut panel::Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        panel::multiply(self.encoding, part, panels, depth, scratch, outs);
+        panel::multiply(self.encoding, part, panels, scratch, outs);
     }
 }

@@ -66,8 +66,8 @@ impl Activations for Int8 {
         (self.dots)(planes, first, x.blocks, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: &[usize], start: usize, depth: usize) -> Panels {
-        integer_panel::pack(x, self.halves, self.zero, rows, start, depth)
+    fn pack(&self, x: &Rows, rows: &[usize]) -> Panels {
+        integer_panel::pack(x, self.halves, self.zero, rows)
     }
 
     fn scratch() -> Scratch {
@@ -78,10 +78,9 @@ impl Activations for Int8 {
         &self,
         part: Part,
         panels: &Panels,
-        depth: usize,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        (self.multiply)(self.decoder, part, panels, depth, scratch, outs);
+        (self.multiply)(self.decoder, part, panels, scratch, outs);
     }
 }

@@ -1,6 +1,6 @@
 //! Products of encoded rows with many rows of bytes: the panels of `panel.rs`, for integers.
 //!
-//! A tile is a vector of 16 rows of the weight by a few tokens. The weight's integers are transposed, so that a
+//! A tile is one or more vectors of 16 rows of the weight by a few tokens. The weight's integers are transposed, so that a
 //! vector holds four columns of each of 16 rows; four columns of a token are repeated for all of them.
 
 use std::ops::Range;
@@ -24,57 +24,49 @@ const LANES: usize = 16;
 /// Four columns of a token.
 type Quad = [i8; 4];
 
-/// Columns of many tokens.
+/// Many tokens.
 pub(super) struct Panels {
     tokens: usize,
-    /// `[panels, depth / 4, TOKENS]`; missing tokens of the last panel are zero.
+    /// `[panels, width / 4, TOKENS]`; missing tokens of the last panel are zero.
     quads: Vec<[Quad; TOKENS]>,
-    /// `[panels, depth / 32, TOKENS]`
+    /// `[panels, width / 32, TOKENS]`
     scales: Vec<[f32; TOKENS]>,
-    /// For encodings with offsets the sums of the activations of each block, or half: `[panels, depth / 32 (or 16),
+    /// For encodings with offsets the sums of the activations of each block, or half: `[panels, width / 32 (or 16),
     /// TOKENS]`.
     sums: Vec<[f32; TOKENS]>,
     /// For others the products of the zero point and the bytes: what a sum of integers begins with.
     zeros: Vec<[i32; TOKENS]>,
 }
 
-/// Packs `depth` columns of some rows, for weights whose halves of blocks have scales of their own or do not, and whose
+/// Packs some rows, for weights whose halves of blocks have scales of their own or do not, and whose
 /// integer `zero` stands for the weight 0.
-pub(super) fn pack(
-    x: &Rows,
-    halves: bool,
-    zero: i32,
-    rows: &[usize],
-    start: usize,
-    depth: usize,
-) -> Panels {
+pub(super) fn pack(x: &Rows, halves: bool, zero: i32, rows: &[usize]) -> Panels {
     let tokens = rows.len();
     let count = tokens.div_ceil(TOKENS);
-    let (first, blocks) = (start / BLOCK, depth / BLOCK);
+    let (blocks, width) = (x.blocks, x.blocks * BLOCK);
     let parts = blocks * if halves { 2 } else { 1 };
     let mut panels = Panels {
         tokens,
-        quads: vec![[[0; 4]; TOKENS]; count * depth / 4],
+        quads: vec![[[0; 4]; TOKENS]; count * width / 4],
         scales: vec![[0.0; TOKENS]; count * blocks],
         sums: vec![[0.0; TOKENS]; count * parts],
         zeros: vec![[0; TOKENS]; count * parts],
     };
     panels
         .quads
-        .par_chunks_exact_mut(depth / 4)
+        .par_chunks_exact_mut(width / 4)
         .zip(panels.scales.par_chunks_exact_mut(blocks))
         .zip(panels.sums.par_chunks_exact_mut(parts))
         .zip(panels.zeros.par_chunks_exact_mut(parts))
         .zip(rows.par_chunks(TOKENS))
         .for_each(|((((quads, scales), sums), zeros), rows)| {
             for (t, row) in rows.iter().copied().enumerate() {
-                let bytes = x.bytes(row).as_flattened();
-                let bytes = &bytes[start..start + depth];
+                let bytes = &x.bytes(row).as_flattened()[..width];
                 let (from, _) = bytemuck::cast_slice::<u8, i8>(bytes).as_chunks();
                 for (quads, from) in quads.iter_mut().zip(from) {
                     quads[t] = *from;
                 }
-                let factors = &x.factors[row * x.blocks + first..][..blocks];
+                let factors = &x.factors[row * blocks..][..blocks];
                 for (b, factors) in factors.iter().enumerate() {
                     scales[b][t] = factors.scale;
                     let [low, high] = factors.sums.map(i32::from);
@@ -94,8 +86,15 @@ pub(super) fn pack(
     panels
 }
 
-/// Memory for the integers and factors of decoded rows.
+/// The memory of a task.
 pub(super) struct Scratch {
+    rows: DecodedRows,
+    /// For each panel and each of its tokens, the sums of these rows.
+    sums: Vec<[RowSums; TOKENS]>,
+}
+
+/// The integers and factors of decoded rows.
+struct DecodedRows {
     /// `[ROWS / LANES, DEPTH / 4]`: four columns of each of the rows of a vector.
     integers: Vec<[u8; 4 * LANES]>,
     /// `[ROWS / LANES, DEPTH / 16]`: scales of blocks or halves.
@@ -104,14 +103,19 @@ pub(super) struct Scratch {
     offsets: Vec<[f32; LANES]>,
 }
 
+/// Sums of a token, for each row that is decoded.
+type RowSums = [[f32; LANES]; ROWS / LANES];
+
 impl Scratch {
-    /// Allocates 72 KiB.
     pub(super) fn new() -> Scratch {
         let vectors = ROWS / LANES;
         Scratch {
-            integers: vec![[0; 4 * LANES]; vectors * DEPTH / 4],
-            scales: vec![[0.0; LANES]; vectors * DEPTH / 16],
-            offsets: vec![[0.0; LANES]; vectors * DEPTH / 16],
+            rows: DecodedRows {
+                integers: vec![[0; 4 * LANES]; vectors * DEPTH / 4],
+                scales: vec![[0.0; LANES]; vectors * DEPTH / 16],
+                offsets: vec![[0.0; LANES]; vectors * DEPTH / 16],
+            },
+            sums: Vec::new(),
         }
     }
 }
@@ -142,7 +146,7 @@ tiles!(Avx512Vnni: 3, 4; AvxVnni: 1, 4; Avx2: 1, 4);
 tiles!(NeonI8mm: 1, 3; NeonDot: 1, 3; Neon: 1, 2);
 
 /// [`multiply`] for the encodings that have the same const parameters.
-pub(super) type Multiply = fn(Decoder, Part, &Panels, usize, &mut Scratch, &mut [&mut [f32]]);
+pub(super) type Multiply = fn(Decoder, Part, &Panels, &mut Scratch, &mut [&mut [f32]]);
 
 /// Returns [`multiply`] for an encoding.
 pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
@@ -159,17 +163,16 @@ pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
 }
 
 simd! {
-    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`, over `depth` columns. The parameters are
-    /// constants of [`IntegerEncoding`].
+    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`. The parameters are constants of
+    /// [`IntegerEncoding`].
     pub(super) fn multiply<const HALVES: bool, const HAS_OFFSETS: bool, const WIDE: bool>(
         decoder: Decoder,
         part: Part,
         panels: &Panels,
-        depth: usize,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) where S: IntegerSimd {
-        multiply_in::<HALVES, HAS_OFFSETS, WIDE, S, { S::VECTORS }, { S::TOKENS }>(decoder, part, panels, depth, scratch, outs)
+        multiply_in::<HALVES, HAS_OFFSETS, WIDE, S, { S::VECTORS }, { S::TOKENS }>(decoder, part, panels, scratch, outs)
     }
 }
 
@@ -186,71 +189,65 @@ fn multiply_in<
     decoder: Decoder,
     part: Part,
     panels: &Panels,
-    depth: usize,
     scratch: &mut Scratch,
     outs: &mut [&mut [f32]],
 ) {
-    let blocks = depth / BLOCK;
     let part_columns = if HALVES { BLOCK / 2 } else { BLOCK };
-    let parts = depth / part_columns;
-    let rows = outs[0].len();
-    let columns = part.start..part.start + depth;
-    let encoding = decoder.encoding;
-    let prefetcher = part.planes.row_prefetcher(encoding, part.width, columns);
+    let (rows, width) = (outs[0].len(), part.width);
+    let count = panels.tokens.div_ceil(TOKENS);
+    let Scratch {
+        rows: decoded,
+        sums,
+    } = scratch;
+    sums.resize(count, [[[0.0; _]; _]; _]);
     for at in (0..rows).step_by(ROWS) {
-        let count = ROWS.min(rows - at);
-        let vectors = count.div_ceil(LANES);
-        for v in 0..vectors {
-            let first = at + v * LANES;
-            (decoder.decode)(part, first, LANES.min(rows - first), blocks, v, scratch);
-        }
-        let tiles = vectors.div_ceil(V) * panels.tokens.div_ceil(T) * depth.div_ceil(INNER_DEPTH);
-        let mut ahead = RowsAhead::new(prefetcher, part, at + ROWS, tiles);
-        for i in 0..panels.tokens.div_ceil(TOKENS) {
-            let panel = Panel {
-                quads: &panels.quads[i * depth / 4..][..depth / 4],
-                scales: &panels.scales[i * blocks..][..blocks],
-                sums: &panels.sums[i * parts..][..parts],
-                zeros: &panels.zeros[i * parts..][..parts],
-            };
-            let tokens = TOKENS.min(panels.tokens - i * TOKENS);
-            let outs = &mut outs[i * TOKENS..][..tokens];
-            for v in (0..vectors).step_by(V) {
+        let range = at..rows.min(at + ROWS);
+        let vectors = range.len().div_ceil(LANES);
+        for start in (0..width).step_by(DEPTH) {
+            let depth = DEPTH.min(width - start);
+            for v in 0..vectors {
                 let first = at + v * LANES;
-                let range = first..rows.min(first + V * LANES);
-                let mut weights = [Decoded::default(); V];
-                for (i, weights) in weights.iter_mut().enumerate() {
-                    weights.integers = &scratch.integers[(v + i) * DEPTH / 4..][..depth / 4];
-                    weights.scales = &scratch.scales[(v + i) * DEPTH / 16..][..parts];
-                    weights.offsets = &scratch.offsets[(v + i) * DEPTH / 16..][..parts];
+                let place = [first, LANES.min(rows - first), start / BLOCK, depth / BLOCK];
+                (decoder.decode)(part, place, v, decoded);
+            }
+            let tiles = vectors.div_ceil(V) * panels.tokens.div_ceil(T);
+            let tiles = tiles * depth.div_ceil(INNER_DEPTH);
+            let mut ahead = RowsAhead::new(decoder.encoding, part, [at, start], tiles);
+            let outs = outs.chunks_mut(TOKENS).zip(sums.iter_mut());
+            for (i, (outs, sums)) in outs.enumerate() {
+                let panel = panels.panel(i, width, part_columns);
+                if start == 0 {
+                    *sums = [[[0.0; _]; _]; _];
                 }
-                let mut sums = [[[0.0; LANES]; V]; TOKENS];
-                for start in (0..depth).step_by(INNER_DEPTH) {
-                    let columns = start..depth.min(start + INNER_DEPTH);
-                    let weights = weights.map(|weights| weights.columns(&columns, part_columns));
-                    let panel = panel.columns(&columns, part_columns);
-                    for (t, sums) in sums.chunks_exact_mut(T).enumerate() {
-                        if t * T >= tokens {
-                            break;
+                let is_last = start + depth == width;
+                for from in (0..depth).step_by(INNER_DEPTH) {
+                    let columns = from..depth.min(from + INNER_DEPTH);
+                    let panel =
+                        panel.columns(&(start + columns.start..start + columns.end), part_columns);
+                    for v in (0..vectors).step_by(V) {
+                        let mut weights = [Decoded::default(); V];
+                        for (i, weights) in weights.iter_mut().enumerate() {
+                            *weights = decoded.columns(v + i, &columns, part_columns);
                         }
-                        ahead.next_tile::<S::Floats>();
-                        if start == 0 {
-                            for out in &outs[t * T..tokens.min(t * T + T)] {
-                                S::Floats::prefetch(bytemuck::cast_slice(&out[range.clone()]));
+                        for t in (0..outs.len()).step_by(T) {
+                            ahead.next_tile::<S::Floats>();
+                            if is_last && from == 0 {
+                                for out in outs.iter().skip(t).take(T) {
+                                    S::Floats::prefetch(bytemuck::cast_slice(&out[range.clone()]));
+                                }
                             }
+                            add_tile::<HALVES, HAS_OFFSETS, WIDE, S, V, T>(
+                                &weights, &panel, t, v, sums,
+                            );
                         }
-                        add_tile::<HALVES, HAS_OFFSETS, WIDE, S, V, T>(
-                            &weights,
-                            &panel,
-                            t * T,
-                            sums,
-                        );
                     }
                 }
-                for (out, sums) in outs.iter_mut().zip(&sums) {
-                    let sums = sums.as_flattened();
-                    for (out, sum) in out[range.clone()].iter_mut().zip(sums) {
-                        *out += sum;
+                if is_last {
+                    for (out, sums) in outs.iter_mut().zip(sums.iter()) {
+                        let sums = sums.as_flattened();
+                        for (out, sum) in out[range.clone()].iter_mut().zip(sums) {
+                            *out += sum;
+                        }
                     }
                 }
             }
@@ -262,7 +259,7 @@ fn multiply_in<
 #[derive(Clone, Copy)]
 pub(super) struct Decoder {
     pub(super) encoding: Encoding,
-    decode: fn(Part, usize, usize, usize, usize, &mut Scratch),
+    decode: fn(Part, [usize; 4], usize, &mut DecodedRows),
 }
 
 impl Decoder {
@@ -275,37 +272,33 @@ impl Decoder {
 }
 
 simd! {
-    /// Reads `blocks` blocks of each of `count` rows, from row `part.first + first` on, into vector `v` of the scratch.
+    /// Reads `[first row, rows, first block, blocks]` of a part into a vector.
     fn decode<E: IntegerEncoding>(
         part: Part,
-        first: usize,
-        count: usize,
-        blocks: usize,
+        place: [usize; 4],
         v: usize,
-        scratch: &mut Scratch,
+        to: &mut DecodedRows,
     ) where S: IntegerSimd {
-        decode_in::<E, S>(part, first, count, blocks, v, scratch)
+        decode_in::<E, S>(part, place, v, to)
     }
 }
 
 #[inline(always)]
 fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
     part: Part,
-    first: usize,
-    count: usize,
-    blocks: usize,
+    [first, count, first_block, blocks]: [usize; 4],
     v: usize,
-    scratch: &mut Scratch,
+    to: &mut DecodedRows,
 ) {
     let [main, high, scales] = part.planes.bytes();
     let row_blocks = part.width / BLOCK;
     let mut starts = [0; LANES];
-    for lane in 0..LANES {
+    for (lane, start) in starts.iter_mut().enumerate() {
         // Missing rows repeat the last one; their results are not stored.
         let row = part.first + first + lane.min(count - 1);
-        starts[lane] = row * row_blocks + part.start / BLOCK;
+        *start = row * row_blocks + first_block;
     }
-    let integers = &mut scratch.integers[v * DEPTH / 4..][..DEPTH / 4];
+    let integers = &mut to.integers[v * DEPTH / 4..][..DEPTH / 4];
     let pairs = blocks.div_ceil(2);
     for (pair, integers) in integers.chunks_mut(16).take(pairs).enumerate() {
         let mut rows = [S::load_bytes(&[0; 64]); LANES];
@@ -324,8 +317,8 @@ fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
                 }
             };
         }
-        for (to, quads) in integers.iter_mut().zip(S::transpose(rows)) {
-            S::store_bytes(quads, to);
+        for (integers, quads) in integers.iter_mut().zip(S::transpose(rows)) {
+            S::store_bytes(quads, integers);
         }
     }
     for group in 0..blocks.div_ceil(E::GROUP_BLOCKS) {
@@ -344,10 +337,11 @@ fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
                 }
             };
         }
-        let to = v * DEPTH / 16 + 16 * group;
-        transpose_into::<S>(scale_rows, &mut scratch.scales[to..to + 16]);
+        let first = v * DEPTH / 16 + 16 * group;
+        let range = first..first + 16;
+        transpose_into::<S>(scale_rows, &mut to.scales[range.clone()]);
         if E::HAS_OFFSETS {
-            transpose_into::<S>(offset_rows, &mut scratch.offsets[to..to + 16]);
+            transpose_into::<S>(offset_rows, &mut to.offsets[range]);
         }
     }
 }
@@ -360,7 +354,7 @@ fn transpose_into<S: IntegerSimd>(rows: [Floats<S>; LANES], to: &mut [[f32; LANE
     }
 }
 
-/// A panel of [`Panels`].
+/// Some columns of a panel of [`Panels`].
 struct Panel<'a> {
     quads: &'a [[Quad; TOKENS]],
     scales: &'a [[f32; TOKENS]],
@@ -368,10 +362,24 @@ struct Panel<'a> {
     zeros: &'a [[i32; TOKENS]],
 }
 
-impl Panel<'_> {
+impl Panels {
+    /// Returns panel `i` of tokens of `width` columns, given how many columns have a sum of their own.
+    #[inline(always)]
+    fn panel(&self, i: usize, width: usize, part_columns: usize) -> Panel<'_> {
+        let whole = Panel {
+            quads: &self.quads,
+            scales: &self.scales,
+            sums: &self.sums,
+            zeros: &self.zeros,
+        };
+        whole.columns(&(i * width..(i + 1) * width), part_columns)
+    }
+}
+
+impl<'a> Panel<'a> {
     /// Returns some columns, given how many have a sum of their own.
     #[inline(always)]
-    fn columns(&self, columns: &Range<usize>, part_columns: usize) -> Panel<'_> {
+    fn columns(&self, columns: &Range<usize>, part_columns: usize) -> Panel<'a> {
         Panel {
             quads: &self.quads[divided(columns, 4)],
             scales: &self.scales[divided(columns, BLOCK)],
@@ -381,7 +389,7 @@ impl Panel<'_> {
     }
 }
 
-/// The decoded rows of a vector.
+/// Some columns of the decoded rows of a vector.
 #[derive(Clone, Copy, Default)]
 struct Decoded<'a> {
     integers: &'a [[u8; 4 * LANES]],
@@ -389,14 +397,15 @@ struct Decoded<'a> {
     offsets: &'a [[f32; LANES]],
 }
 
-impl<'a> Decoded<'a> {
-    /// Returns some columns, given how many have a scale of their own.
+impl DecodedRows {
+    /// Returns some columns of vector `v`, given how many have a scale of their own.
     #[inline(always)]
-    fn columns(&self, columns: &Range<usize>, part_columns: usize) -> Decoded<'a> {
+    fn columns(&self, v: usize, columns: &Range<usize>, part_columns: usize) -> Decoded<'_> {
+        let parts = divided(columns, part_columns);
         Decoded {
-            integers: &self.integers[divided(columns, 4)],
-            scales: &self.scales[divided(columns, part_columns)],
-            offsets: &self.offsets[divided(columns, part_columns)],
+            integers: &self.integers[v * DEPTH / 4..][divided(columns, 4)],
+            scales: &self.scales[v * DEPTH / 16..][parts.clone()],
+            offsets: &self.offsets[v * DEPTH / 16..][parts],
         }
     }
 }
@@ -407,7 +416,8 @@ fn divided(columns: &Range<usize>, by: usize) -> Range<usize> {
     columns.start / by..columns.end / by
 }
 
-/// Adds the products of the rows of `V` vectors and `T` tokens of a panel, from token `first` on, to `out`.
+/// Adds the products of `V` vectors of rows, which are those from vector `v0` on, and `T` tokens of a panel, from token
+/// `first` on.
 #[inline(always)]
 fn add_tile<
     const HALVES: bool,
@@ -420,16 +430,12 @@ fn add_tile<
     weights: &[Decoded; V],
     panel: &Panel,
     first: usize,
-    out: &mut [[[f32; LANES]; V]],
+    v0: usize,
+    out: &mut [RowSums; TOKENS],
 ) {
     let halves = if HALVES { 2 } else { 1 };
     let steps = 8 / halves;
     let mut sums = [[S::Floats::splat(0.0); V]; T];
-    for t in 0..T {
-        for v in 0..V {
-            sums[t][v] = S::Floats::load(&out[t][v]);
-        }
-    }
     for i in 0..panel.zeros.len() {
         let zeros = &panel.zeros[i][first..first + T];
         let mut products = [[S::splat_words(0); V]; T];
@@ -439,10 +445,14 @@ fn add_tile<
             }
         }
         let quads = &panel.quads[i * steps..][..steps];
+        let mut integers = [&[][..]; V];
+        for v in 0..V {
+            integers[v] = &weights[v].integers[i * steps..][..steps];
+        }
         for k in 0..steps {
             let mut q = [S::load_bytes(&[0; 4 * LANES]); V];
             for v in 0..V {
-                q[v] = S::load_bytes(&weights[v].integers[i * steps + k]);
+                q[v] = S::load_bytes(&integers[v][k]);
             }
             let quads = &quads[k][first..first + T];
             for t in 0..T {
@@ -469,9 +479,11 @@ fn add_tile<
             }
         }
     }
+    let out = &mut out[first..first + T];
     for t in 0..T {
         for v in 0..V {
-            S::Floats::store(sums[t][v], &mut out[t][v]);
+            let out = &mut out[t][(v0 + v) % (ROWS / LANES)];
+            S::Floats::store(S::Floats::add(S::Floats::load(out), sums[t][v]), out);
         }
     }
 }

@@ -20,8 +20,9 @@ const ROWS: usize = 16;
 /// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
 
-/// Tokens whose panels are packed at once; the panels take at most 4 MiB.
-const MANY_TOKENS: usize = 1024;
+/// Tokens whose panels are packed at once. All of them are read for every few rows of the weight, from a cache if there are
+/// not too many.
+const MANY_TOKENS: usize = 256;
 
 /// A format of the rows that a weight is multiplied by. A value holds the functions for one encoding of weights, so that
 /// what does not depend on the encoding is compiled once for each format.
@@ -30,9 +31,9 @@ pub(super) trait Activations: Sync {
     const PLANES: usize;
     /// The rows of a call.
     type Rows<'a>: Sync;
-    /// Some columns of many rows, packed for products.
+    /// Many rows, packed for products.
     type Panels: Sync;
-    /// Memory in which a task decodes rows of the weight.
+    /// Memory of a task, for decoded rows of the weight.
     type Scratch: Send;
 
     /// Returns the weight's encoding.
@@ -57,19 +58,17 @@ pub(super) trait Activations: Sync {
         out: &mut [[f32; MAX_VECTORS]],
     );
 
-    /// Packs `depth` columns, at most [`panel::DEPTH`], of some rows.
-    fn pack(&self, x: &Self::Rows<'_>, rows: &[usize], start: usize, depth: usize) -> Self::Panels;
+    /// Packs some rows.
+    fn pack(&self, x: &Self::Rows<'_>, rows: &[usize]) -> Self::Panels;
 
     /// Allocates the scratch of a task.
     fn scratch() -> Self::Scratch;
 
-    /// Adds to `outs[t][i]` the product of the weight's row `part.first + i` and the packed row `t`, over `depth`
-    /// columns.
+    /// Adds to `outs[t][i]` the product of the weight's row `part.first + i` and the packed row `t`.
     fn add_products(
         &self,
         part: Part,
         panels: &Self::Panels,
-        depth: usize,
         scratch: &mut Self::Scratch,
         outs: &mut [&mut [f32]],
     );
@@ -243,7 +242,6 @@ impl<A: Activations> Product<'_, '_, A> {
 
     /// Decodes rows into a scratch panel and multiplies it with packed panels of tokens.
     fn many_tokens(&self, mut out: Vec<&mut [f32]>) {
-        let width = self.blocks * BLOCK;
         // Many tasks per thread, so that all threads finish at about the same time.
         let tasks = 16 * rayon::current_num_threads();
         let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
@@ -256,26 +254,21 @@ impl<A: Activations> Product<'_, '_, A> {
                     task.push(out);
                 }
             }
-            for start in (0..width).step_by(panel::DEPTH) {
-                let depth = panel::DEPTH.min(width - start);
-                let panels = self.activations.pack(self.x, inputs, start, depth);
-                tasks.par_iter_mut().enumerate().for_each(|(task, outs)| {
-                    if start == 0 {
-                        let bias = self.bias.map(|bias| &bias[task * rows..]);
-                        outs.iter_mut().for_each(|out| set_bias(out, bias));
-                    }
-                    let part = Part {
-                        planes: self.planes,
-                        first: self.first + task * rows,
-                        start,
-                        width,
-                    };
-                    self.scratches.lend(|scratch| {
-                        self.activations
-                            .add_products(part, &panels, depth, scratch, outs);
-                    });
+            let panels = self.activations.pack(self.x, inputs);
+            let tasks = tasks.into_par_iter().enumerate();
+            tasks.for_each(|(task, mut outs)| {
+                let bias = self.bias.map(|bias| &bias[task * rows..]);
+                outs.iter_mut().for_each(|out| set_bias(out, bias));
+                let part = Part {
+                    planes: self.planes,
+                    first: self.first + task * rows,
+                    width: self.blocks * BLOCK,
+                };
+                self.scratches.lend(|scratch| {
+                    self.activations
+                        .add_products(part, &panels, scratch, &mut outs);
                 });
-            }
+            });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Products of encoded rows with many tokens. They are limited by arithmetic, so tiles of sums stay in
 //! registers and their operands in the innermost caches.
 //!
-//! For [`DEPTH`] columns at a time, tokens are packed into panels of [`TOKENS`] and rows are decoded
-//! into a scratch of [`ROWS`], each once (after Goto and van de Geijn 2008).
+//! Tokens are packed into panels of [`TOKENS`], and rows are decoded into a scratch, [`DEPTH`] columns of [`ROWS`] rows at a
+//! time (after Goto and van de Geijn 2008).
 
 use std::ops::Range;
 
@@ -35,25 +35,41 @@ pub(super) fn scratch() -> Vec<f32> {
     vec![0.0; ROWS * STRIDE]
 }
 
-/// Packs columns `start..start + depth` of the tokens into panels `[depth, TOKENS]`. Missing tokens of
-/// the last panel are zero.
-pub(super) fn pack(x: &[&[f32]], start: usize, depth: usize) -> Vec<[f32; TOKENS]> {
-    let mut packed = vec![[0.0; TOKENS]; x.len().div_ceil(TOKENS) * depth];
+/// The memory of a task.
+pub(super) struct Scratch {
+    /// `[ROWS, STRIDE]`: decoded rows.
+    rows: Vec<f32>,
+    /// For each panel, the sums of these rows.
+    sums: Vec<[RowSums; ROWS]>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Scratch {
+        Scratch {
+            rows: scratch(),
+            sums: Vec::new(),
+        }
+    }
+}
+
+/// Packs tokens of `width` columns into panels `[width, TOKENS]`. Missing tokens of the last panel are zero.
+pub(super) fn pack(x: &[&[f32]], width: usize) -> Vec<[f32; TOKENS]> {
+    let mut packed = vec![[0.0; TOKENS]; x.len().div_ceil(TOKENS) * width];
     packed
-        .par_chunks_mut(depth)
+        .par_chunks_mut(width)
         .zip(x.par_chunks(TOKENS))
-        .for_each(|(panel, x)| pack_panel(panel, x, start));
+        .for_each(|(panel, x)| pack_panel(panel, x));
     packed
 }
 
 simd! {
-    /// Packs columns from `start` on of at most [`TOKENS`] tokens into a panel, whose depth is a multiple of 16.
-    fn pack_panel(panel: &mut [[f32; TOKENS]], x: &[&[f32]], start: usize) where S: Simd {
+    /// Packs at most [`TOKENS`] tokens, whose width is a multiple of 16, into a panel.
+    fn pack_panel(panel: &mut [[f32; TOKENS]], x: &[&[f32]]) where S: Simd {
         for (v, x) in x.chunks(16).enumerate() {
             for (i, panel) in panel.as_chunks_mut::<16>().0.iter_mut().enumerate() {
                 let mut rows = [S::splat(0.0); 16];
                 for (row, x) in rows.iter_mut().zip(x) {
-                    *row = S::load(&x[start..].as_chunks().0[i]);
+                    *row = S::load(&x.as_chunks().0[i]);
                 }
                 let columns = S::transpose(rows);
                 for k in 0..16 {
@@ -91,6 +107,15 @@ tiles!(Avx512: 12, 2, 24; Avx2: 6, 1, 6);
 #[cfg(target_arch = "aarch64")]
 tiles!(Neon: 6, 1, 6);
 
+/// The rows of a weight from `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) planes: Planes<'a>,
+    pub(super) first: usize,
+    /// Columns of a row, padded to whole blocks.
+    pub(super) width: usize,
+}
+
 /// Loads the rows that are decoded next into the caches, a few with each tile of products.
 pub(super) struct RowsAhead<'a> {
     prefetcher: RowPrefetcher<'a>,
@@ -99,17 +124,24 @@ pub(super) struct RowsAhead<'a> {
 }
 
 impl<'a> RowsAhead<'a> {
-    /// Takes the [`ROWS`] rows from row `first` of a part on, and how many tiles are computed until they are decoded.
+    /// Takes a part of which columns `start..` of [`ROWS`] rows from row `at` on are multiplied in `tiles` tiles; then
+    /// come the next columns of these rows or, at their end, the next rows.
     #[inline(always)]
     pub(super) fn new(
-        prefetcher: RowPrefetcher<'a>,
-        part: Part,
-        first: usize,
+        encoding: Encoding,
+        part: Part<'a>,
+        [at, start]: [usize; 2],
         tiles: usize,
     ) -> RowsAhead<'a> {
-        let first = part.first + first;
+        let next = start + DEPTH;
+        let (row, start) = match next < part.width {
+            true => (at, next),
+            false => (at + ROWS, 0),
+        };
+        let columns = start..part.width.min(start + DEPTH);
+        let first = part.first + row;
         RowsAhead {
-            prefetcher,
+            prefetcher: part.planes.row_prefetcher(encoding, part.width, columns),
             rows: first..first + ROWS,
             per_tile: ROWS.div_ceil(tiles),
         }
@@ -125,27 +157,16 @@ impl<'a> RowsAhead<'a> {
     }
 }
 
-/// The rows of a weight from `first` on, with their columns from `start` on.
-#[derive(Clone, Copy)]
-pub(super) struct Part<'a> {
-    pub(super) planes: Planes<'a>,
-    pub(super) first: usize,
-    pub(super) start: usize,
-    /// Columns of a row, padded to whole blocks.
-    pub(super) width: usize,
-}
-
 simd! {
-    /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
+    /// Adds to `outs[t][i]` the product of row `first + i` and token `t`.
     pub(super) fn multiply(
         encoding: Encoding,
         part: Part,
         packed: &[[f32; TOKENS]],
-        depth: usize,
-        scratch: &mut [f32],
+        scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) where S: Simd {
-        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, depth, scratch, outs)
+        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, scratch, outs)
     }
 }
 
@@ -155,40 +176,52 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
     encoding: Encoding,
     part: Part,
     packed: &[[f32; TOKENS]],
-    depth: usize,
-    scratch: &mut [f32],
+    scratch: &mut Scratch,
     outs: &mut [&mut [f32]],
 ) {
-    let rows = outs[0].len();
-    let columns = part.start..part.start + depth;
-    let prefetcher = part.planes.row_prefetcher(encoding, part.width, columns);
+    let (rows, width) = (outs[0].len(), part.width);
+    scratch
+        .sums
+        .resize(packed.len() / width, [[[0.0; 16]; _]; _]);
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
-        for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
-            let start = (part.first + at + i) * part.width + part.start;
-            dequantize_blocks(encoding, part.planes, start / BLOCK, &mut row[..depth]);
-        }
-        let tiles = count.div_ceil(R) * outs.len().div_ceil(16 * V) * depth.div_ceil(INNER_DEPTH);
-        let mut ahead = RowsAhead::new(prefetcher, part, at + ROWS, tiles);
-        for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
-            // All rows of the scratch before any is added to `outs`, whose tokens may lie a power of two apart, so
-            // that they take each other's place in the caches.
-            let mut sums = [[[0.0; 16]; TOKENS / 16]; ROWS];
-            for out in outs.iter() {
-                S::prefetch(bytemuck::cast_slice(&out[at..at + count]));
+        for start in (0..width).step_by(DEPTH) {
+            let depth = DEPTH.min(width - start);
+            let decoded = scratch.rows.chunks_exact_mut(STRIDE).take(count);
+            for (i, row) in decoded.enumerate() {
+                let first = (part.first + at + i) * width + start;
+                dequantize_blocks(encoding, part.planes, first / BLOCK, &mut row[..depth]);
             }
-            let vectors = outs.len().div_ceil(16);
-            for (k, panel) in panel.chunks(INNER_DEPTH).enumerate() {
-                let rows = &scratch[k * INNER_DEPTH..];
-                for v in (0..vectors).step_by(V) {
-                    if V > 1 && v + V > vectors {
-                        add_tiles::<S, R1, 1>(rows, count, panel, v, &mut ahead, &mut sums);
-                    } else {
-                        add_tiles::<S, R, V>(rows, count, panel, v, &mut ahead, &mut sums);
+            let tiles = count.div_ceil(R) * outs.len().div_ceil(16 * V);
+            let tiles = tiles * depth.div_ceil(INNER_DEPTH);
+            let mut ahead = RowsAhead::new(encoding, part, [at, start], tiles);
+            let panels = packed.chunks_exact(width).zip(&mut scratch.sums);
+            for ((panel, sums), outs) in panels.zip(outs.chunks_mut(TOKENS)) {
+                if start == 0 {
+                    *sums = [[[0.0; 16]; _]; _];
+                }
+                let is_last = start + depth == width;
+                if is_last {
+                    for out in outs.iter() {
+                        S::prefetch(bytemuck::cast_slice(&out[at..at + count]));
                     }
                 }
+                let vectors = outs.len().div_ceil(16);
+                let panel = &panel[start..start + depth];
+                for (k, panel) in panel.chunks(INNER_DEPTH).enumerate() {
+                    let rows = &scratch.rows[k * INNER_DEPTH..];
+                    for v in (0..vectors).step_by(V) {
+                        if V > 1 && v + V > vectors {
+                            add_tiles::<S, R1, 1>(rows, count, panel, v, &mut ahead, sums);
+                        } else {
+                            add_tiles::<S, R, V>(rows, count, panel, v, &mut ahead, sums);
+                        }
+                    }
+                }
+                if is_last {
+                    add_transposed::<S>(sums, outs, at, count);
+                }
             }
-            add_transposed::<S>(&sums, outs, at, count);
         }
     }
 }
@@ -294,16 +327,11 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
 ) {
     let rows: [&[f32]; R] = std::array::from_fn(|r| &rows[r * STRIDE..][..panel.len()]);
     let mut sums = [[S::splat(0.0); V]; R];
-    for r in 0..R {
-        for i in 0..V {
-            sums[r][i] = S::load(&out[r][(v + i) % 2]);
-        }
-    }
     let (turns, rest) = panel.as_chunks::<COLUMNS>();
     for (i, columns) in turns.iter().enumerate() {
-        for k in 0..COLUMNS {
+        for (k, column) in columns.iter().enumerate() {
             // SAFETY: every row is as long as the panel.
-            unsafe { add_column::<S, R, V>(&rows, COLUMNS * i + k, &columns[k], v, &mut sums) };
+            unsafe { add_column::<S, R, V>(&rows, COLUMNS * i + k, column, v, &mut sums) };
         }
     }
     for (k, column) in (COLUMNS * turns.len()..).zip(rest) {
@@ -312,7 +340,8 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
     }
     for r in 0..R {
         for i in 0..V {
-            S::store(sums[r][i], &mut out[r][(v + i) % 2]);
+            let out = &mut out[r][(v + i) % 2];
+            S::store(S::add(S::load(out), sums[r][i]), out);
         }
     }
 }
