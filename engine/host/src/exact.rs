@@ -91,13 +91,14 @@ impl Activations for Exact {
         panel::Scratch::new()
     }
 
-    fn add_products(
+    fn multiply(
         &self,
         part: Part,
         panels: &Self::Panels,
+        bias: Option<&[f32]>,
         scratch: &mut panel::Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        panel::multiply(self.encoding, part, panels, scratch, outs);
+        panel::multiply(self.encoding, part, panels, bias, scratch, outs);
     }
 }

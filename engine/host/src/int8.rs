@@ -74,13 +74,14 @@ impl Activations for Int8 {
         Scratch::new()
     }
 
-    fn add_products(
+    fn multiply(
         &self,
         part: Part,
         panels: &Panels,
+        bias: Option<&[f32]>,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        (self.multiply)(self.decoder, part, panels, scratch, outs);
+        (self.multiply)(self.decoder, part, panels, bias, scratch, outs);
     }
 }

@@ -146,7 +146,8 @@ tiles!(Avx512Vnni: 3, 4; AvxVnni: 1, 4; Avx2: 1, 4);
 tiles!(NeonI8mm: 1, 3; NeonDot: 1, 3; Neon: 1, 2);
 
 /// [`multiply`] for the encodings that have the same const parameters.
-pub(super) type Multiply = fn(Decoder, Part, &Panels, &mut Scratch, &mut [&mut [f32]]);
+pub(super) type Multiply =
+    fn(Decoder, Part, &Panels, Option<&[f32]>, &mut Scratch, &mut [&mut [f32]]);
 
 /// Returns [`multiply`] for an encoding.
 pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
@@ -163,16 +164,17 @@ pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
 }
 
 simd! {
-    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`. The parameters are constants of
+    /// Computes `outs[t][i]`, the product of row `part.first + i` and token `t`, plus `bias[i]`. The parameters are constants of
     /// [`IntegerEncoding`].
     pub(super) fn multiply<const HALVES: bool, const HAS_OFFSETS: bool, const WIDE: bool>(
         decoder: Decoder,
         part: Part,
         panels: &Panels,
+        bias: Option<&[f32]>,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) where S: IntegerSimd {
-        multiply_in::<HALVES, HAS_OFFSETS, WIDE, S, { S::VECTORS }, { S::TOKENS }>(decoder, part, panels, scratch, outs)
+        multiply_in::<HALVES, HAS_OFFSETS, WIDE, S, { S::VECTORS }, { S::TOKENS }>(decoder, part, panels, bias, scratch, outs)
     }
 }
 
@@ -189,6 +191,7 @@ fn multiply_in<
     decoder: Decoder,
     part: Part,
     panels: &Panels,
+    bias: Option<&[f32]>,
     scratch: &mut Scratch,
     outs: &mut [&mut [f32]],
 ) {
@@ -245,13 +248,23 @@ fn multiply_in<
                 if is_last {
                     for (out, sums) in outs.iter_mut().zip(sums.iter()) {
                         let sums = sums.as_flattened();
-                        for (out, sum) in out[range.clone()].iter_mut().zip(sums) {
-                            *out += sum;
+                        let out = &mut out[range.clone()];
+                        match bias {
+                            Some(bias) => add(sums, &bias[range.clone()], out),
+                            None => out.copy_from_slice(&sums[..out.len()]),
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Computes `out[i] = a[i] + b[i]`.
+#[inline(always)]
+fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
+    for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+        *out = a + b;
     }
 }
 

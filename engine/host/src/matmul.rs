@@ -64,11 +64,12 @@ pub(super) trait Activations: Sync {
     /// Allocates the scratch of a task.
     fn scratch() -> Self::Scratch;
 
-    /// Adds to `outs[t][i]` the product of the weight's row `part.first + i` and the packed row `t`.
-    fn add_products(
+    /// Computes `outs[t][i]`, the product of the weight's row `part.first + i` and the packed row `t`, plus `bias[i]`.
+    fn multiply(
         &self,
         part: Part,
         panels: &Self::Panels,
+        bias: Option<&[f32]>,
         scratch: &mut Self::Scratch,
         outs: &mut [&mut [f32]],
     );
@@ -258,7 +259,6 @@ impl<A: Activations> Product<'_, '_, A> {
             let tasks = tasks.into_par_iter().enumerate();
             tasks.for_each(|(task, mut outs)| {
                 let bias = self.bias.map(|bias| &bias[task * rows..]);
-                outs.iter_mut().for_each(|out| set_bias(out, bias));
                 let part = Part {
                     planes: self.planes,
                     first: self.first + task * rows,
@@ -266,17 +266,9 @@ impl<A: Activations> Product<'_, '_, A> {
                 };
                 self.scratches.lend(|scratch| {
                     self.activations
-                        .add_products(part, &panels, scratch, &mut outs);
+                        .multiply(part, &panels, bias, scratch, &mut outs);
                 });
             });
         }
-    }
-}
-
-/// Writes what the products are added to.
-fn set_bias(out: &mut [f32], bias: Option<&[f32]>) {
-    match bias {
-        Some(bias) => out.copy_from_slice(&bias[..out.len()]),
-        None => out.fill(0.0),
     }
 }

@@ -158,15 +158,16 @@ impl<'a> RowsAhead<'a> {
 }
 
 simd! {
-    /// Adds to `outs[t][i]` the product of row `first + i` and token `t`.
+    /// Computes `outs[t][i]`, the product of row `part.first + i` and token `t`, plus `bias[i]`.
     pub(super) fn multiply(
         encoding: Encoding,
         part: Part,
         packed: &[[f32; TOKENS]],
+        bias: Option<&[f32]>,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) where S: Simd {
-        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, scratch, outs)
+        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, bias, scratch, outs)
     }
 }
 
@@ -176,6 +177,7 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
     encoding: Encoding,
     part: Part,
     packed: &[[f32; TOKENS]],
+    bias: Option<&[f32]>,
     scratch: &mut Scratch,
     outs: &mut [&mut [f32]],
 ) {
@@ -219,7 +221,7 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
                     }
                 }
                 if is_last {
-                    add_transposed::<S>(sums, outs, at, count);
+                    store_transposed::<S>(sums, bias, outs, at, count);
                 }
             }
         }
@@ -245,31 +247,36 @@ fn add_tiles<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// Adds `count` rows of sums to rows `first..` of the tokens' outputs.
+/// Stores `count` rows of sums, plus a bias, in rows `first..` of the tokens' outputs.
 #[inline(always)]
-fn add_transposed<S: Simd>(
+fn store_transposed<S: Simd>(
     sums: &[RowSums; ROWS],
+    bias: Option<&[f32]>,
     outs: &mut [&mut [f32]],
     first: usize,
     count: usize,
 ) {
-    for (v, outs) in outs.chunks_mut(16).enumerate() {
-        for at in (0..count).step_by(16) {
+    for at in (0..count).step_by(16) {
+        let range = first + at..first + count.min(at + 16);
+        let mut offsets = [0.0; 16];
+        if let Some(bias) = bias {
+            offsets[..range.len()].copy_from_slice(&bias[range.clone()]);
+        }
+        let offsets = S::load(&offsets);
+        for (v, outs) in outs.chunks_mut(16).enumerate() {
             let mut rows = [S::splat(0.0); 16];
             for (row, sums) in rows.iter_mut().zip(&sums[at..]) {
                 *row = S::load(&sums[v]);
             }
-            let range = first + at..first + count.min(at + 16);
             for (out, tokens) in outs.iter_mut().zip(S::transpose(rows)) {
                 let out = &mut out[range.clone()];
+                let tokens = S::add(offsets, tokens);
                 if let Some(out) = out.as_chunks_mut::<16>().0.first_mut() {
-                    S::store(S::add(S::load(out), tokens), out);
+                    S::store(tokens, out);
                 } else {
                     let mut sums = [0.0; 16];
                     S::store(tokens, &mut sums);
-                    for (out, sum) in out.iter_mut().zip(sums) {
-                        *out += sum;
-                    }
+                    out.copy_from_slice(&sums[..out.len()]);
                 }
             }
         }
