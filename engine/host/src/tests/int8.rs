@@ -103,6 +103,36 @@ fn blocks_of_special_numbers() {
 }
 
 // Zero points are taken off sums of floats, so that errors are relative to sums without a sign.
+fn check_products(encoding: Encoding, [tokens, rows, cols]: [usize; 3], has_bias: bool, seed: u32) {
+    let (planes, values) = weight(encoding, rows, cols, seed);
+    let x = quantized(&numbers(seed + 1, tokens * cols), cols);
+    let bias = numbers(seed + 2, rows);
+    let params = matmul_params([tokens, rows, cols], has_bias);
+    let (out, bias_buffer) = (zeros::<f32>(tokens * rows), buffer(&bias));
+    let bound = [
+        vec![&x.bytes, &out, &bias_buffer, &x.factors],
+        planes.iter().collect(),
+    ]
+    .concat();
+    run(&format!("matmul_int8.{}", encoding.name()), params, &bound).unwrap();
+    let expected: Vec<(f64, f64)> = (0..tokens * rows)
+        .map(|i| {
+            let (t, r) = (i / rows, i % rows);
+            let (sum, size) = product(&values[r * cols..][..cols], &x.values[t * cols..][..cols]);
+            let bias = if has_bias { f64::from(bias[r]) } else { 0.0 };
+            (sum + bias, size)
+        })
+        .collect();
+    assert_sums_close(&contents(&out), &expected, 4e-6);
+}
+
+#[test]
+fn products_take_more_tokens_and_columns_than_are_multiplied_at_once() {
+    for encoding in [Encoding::Q4_0, Encoding::Q4_K, Encoding::Q6_K] {
+        check_products(encoding, [291, 53, 2304], true, 7);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -115,21 +145,7 @@ proptest! {
         has_bias: bool,
         seed in 0u32..1000,
     ) {
-        let cols = columns(encoding, cols);
-        let (planes, values) = weight(encoding, rows, cols, seed);
-        let x = quantized(&numbers(seed + 1, tokens * cols), cols);
-        let bias = numbers(seed + 2, rows);
-        let params = matmul_params([tokens, rows, cols], has_bias);
-        let (out, bias_buffer) = (zeros::<f32>(tokens * rows), buffer(&bias));
-        let bound = [vec![&x.bytes, &out, &bias_buffer, &x.factors], planes.iter().collect()].concat();
-        run(&format!("matmul_int8.{}", encoding.name()), params, &bound).unwrap();
-        let expected: Vec<(f64, f64)> = (0..tokens * rows).map(|i| {
-            let (t, r) = (i / rows, i % rows);
-            let (sum, size) = product(&values[r * cols..][..cols], &x.values[t * cols..][..cols]);
-            let bias = if has_bias { f64::from(bias[r]) } else { 0.0 };
-            (sum + bias, size)
-        }).collect();
-        assert_sums_close(&contents(&out), &expected, 4e-6);
+        check_products(encoding, [tokens, rows, columns(encoding, cols)], has_bias, seed);
     }
 
     #[test]

@@ -136,6 +136,13 @@ fn check_matmul(
     assert_sums_close(&actual, &expected, 1e-6);
 }
 
+#[test]
+fn matmul_takes_more_tokens_and_columns_than_are_multiplied_at_once() {
+    for encoding in [Encoding::Q4_0, Encoding::Q6_K, Encoding::F16] {
+        check_matmul(encoding, 291, 53, 2304, [1, 2, 3], true, 7);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
