@@ -8,18 +8,16 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::int8_rows::Rows;
+use super::integer_rows::{Decoded, DecodedRows, Decoder, LANES, divided};
 use super::panel::{DEPTH, Part, ROWS, RowsAhead};
-use wisp_types::{Encoding, encoding::BLOCK};
-use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Simd, simd};
+use wisp_types::encoding::BLOCK;
+use wisp_weights::blocks::{IntegerEncoding, IntegerSimd, Simd, simd};
 
 /// Tokens of a panel: a multiple of the tokens of every tile.
 const TOKENS: usize = 24;
 
 /// Columns that are multiplied before the next tile: their weights stay in the innermost cache for all tiles of a panel.
 const INNER_DEPTH: usize = 256;
-
-/// Rows of a vector.
-const LANES: usize = 16;
 
 /// Four columns of a token.
 type Quad = [i8; 4];
@@ -93,28 +91,13 @@ pub(super) struct Scratch {
     sums: Vec<[RowSums; TOKENS]>,
 }
 
-/// The integers and factors of decoded rows.
-struct DecodedRows {
-    /// `[ROWS / LANES, DEPTH / 4]`: four columns of each of the rows of a vector.
-    integers: Vec<[u8; 4 * LANES]>,
-    /// `[ROWS / LANES, DEPTH / 16]`: scales of blocks or halves.
-    scales: Vec<[f32; LANES]>,
-    /// Offsets, likewise.
-    offsets: Vec<[f32; LANES]>,
-}
-
 /// Sums of a token, for each row that is decoded.
 type RowSums = [[f32; LANES]; ROWS / LANES];
 
 impl Scratch {
     pub(super) fn new() -> Scratch {
-        let vectors = ROWS / LANES;
         Scratch {
-            rows: DecodedRows {
-                integers: vec![[0; 4 * LANES]; vectors * DEPTH / 4],
-                scales: vec![[0.0; LANES]; vectors * DEPTH / 16],
-                offsets: vec![[0.0; LANES]; vectors * DEPTH / 16],
-            },
+            rows: DecodedRows::new(),
             sums: Vec::new(),
         }
     }
@@ -268,105 +251,6 @@ fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
     }
 }
 
-/// How the rows of an encoding are decoded.
-#[derive(Clone, Copy)]
-pub(super) struct Decoder {
-    pub(super) encoding: Encoding,
-    decode: fn(Part, [usize; 4], usize, &mut DecodedRows),
-}
-
-impl Decoder {
-    pub(super) const fn of<E: IntegerEncoding>() -> Decoder {
-        Decoder {
-            encoding: E::ENCODING,
-            decode: decode::<E>,
-        }
-    }
-}
-
-simd! {
-    /// Reads `[first row, rows, first block, blocks]` of a part into a vector.
-    fn decode<E: IntegerEncoding>(
-        part: Part,
-        place: [usize; 4],
-        v: usize,
-        to: &mut DecodedRows,
-    ) where S: IntegerSimd {
-        decode_in::<E, S>(part, place, v, to)
-    }
-}
-
-#[inline(always)]
-fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
-    part: Part,
-    [first, count, first_block, blocks]: [usize; 4],
-    v: usize,
-    to: &mut DecodedRows,
-) {
-    let [main, high, scales] = part.planes.bytes();
-    let row_blocks = part.width / BLOCK;
-    let mut starts = [0; LANES];
-    for (lane, start) in starts.iter_mut().enumerate() {
-        // Missing rows repeat the last one; their results are not stored.
-        let row = part.first + first + lane.min(count - 1);
-        *start = row * row_blocks + first_block;
-    }
-    let integers = &mut to.integers[v * DEPTH / 4..][..DEPTH / 4];
-    let pairs = blocks.div_ceil(2);
-    for (pair, integers) in integers.chunks_mut(16).take(pairs).enumerate() {
-        let mut rows = [S::load_bytes(&[0; 64]); LANES];
-        for lane in 0..LANES {
-            let block = starts[lane] + 2 * pair;
-            let main = &main[block * E::MAIN_BYTES..];
-            let high = &high[block * E::HIGH_BYTES..];
-            rows[lane] = match main.len() < 2 * E::MAIN_BYTES || high.len() < 2 * E::HIGH_BYTES {
-                false => E::load_integers::<S>(main, high),
-                // The last block of the weight.
-                true => {
-                    let (mut low, mut top) = ([0; 64], [0; 64]);
-                    low[..E::MAIN_BYTES].copy_from_slice(&main[..E::MAIN_BYTES]);
-                    top[..E::HIGH_BYTES].copy_from_slice(&high[..E::HIGH_BYTES]);
-                    E::load_integers::<S>(&low, &top)
-                }
-            };
-        }
-        for (integers, quads) in integers.iter_mut().zip(S::transpose(rows)) {
-            S::store_bytes(quads, integers);
-        }
-    }
-    for group in 0..blocks.div_ceil(E::GROUP_BLOCKS) {
-        let mut scale_rows = [S::Floats::splat(0.0); LANES];
-        let mut offset_rows = scale_rows;
-        let rows = scale_rows.iter_mut().zip(&mut offset_rows);
-        for (lane, (scale_row, offset_row)) in rows.enumerate() {
-            let at = (starts[lane] + group * E::GROUP_BLOCKS) * E::GROUP_BYTES / E::GROUP_BLOCKS;
-            let bytes = &scales[at..];
-            [*scale_row, *offset_row] = match bytes.len() < E::GROUP_BYTES {
-                false => E::load_factors::<S>(bytes),
-                true => {
-                    let mut padded = [0; 64];
-                    padded[..bytes.len()].copy_from_slice(bytes);
-                    E::load_factors::<S>(&padded)
-                }
-            };
-        }
-        let first = v * DEPTH / 16 + 16 * group;
-        let range = first..first + 16;
-        transpose_into::<S>(scale_rows, &mut to.scales[range.clone()]);
-        if E::HAS_OFFSETS {
-            transpose_into::<S>(offset_rows, &mut to.offsets[range]);
-        }
-    }
-}
-
-/// Stores the elements of rows that have the same index together.
-#[inline(always)]
-fn transpose_into<S: IntegerSimd>(rows: [Floats<S>; LANES], to: &mut [[f32; LANES]]) {
-    for (to, column) in to.iter_mut().zip(S::Floats::transpose(rows)) {
-        S::Floats::store(column, to);
-    }
-}
-
 /// Some columns of a panel of [`Panels`].
 struct Panel<'a> {
     quads: &'a [[Quad; TOKENS]],
@@ -400,33 +284,6 @@ impl<'a> Panel<'a> {
             zeros: &self.zeros[divided(columns, part_columns)],
         }
     }
-}
-
-/// Some columns of the decoded rows of a vector.
-#[derive(Clone, Copy, Default)]
-struct Decoded<'a> {
-    integers: &'a [[u8; 4 * LANES]],
-    scales: &'a [[f32; LANES]],
-    offsets: &'a [[f32; LANES]],
-}
-
-impl DecodedRows {
-    /// Returns some columns of vector `v`, given how many have a scale of their own.
-    #[inline(always)]
-    fn columns(&self, v: usize, columns: &Range<usize>, part_columns: usize) -> Decoded<'_> {
-        let parts = divided(columns, part_columns);
-        Decoded {
-            integers: &self.integers[v * DEPTH / 4..][divided(columns, 4)],
-            scales: &self.scales[v * DEPTH / 16..][parts.clone()],
-            offsets: &self.offsets[v * DEPTH / 16..][parts],
-        }
-    }
-}
-
-/// Divides the bounds of a range of columns by a number that divides them.
-#[inline(always)]
-fn divided(columns: &Range<usize>, by: usize) -> Range<usize> {
-    columns.start / by..columns.end / by
 }
 
 /// Adds the products of `V` vectors of rows, which are those from vector `v0` on, and `T` tokens of a panel, from token

@@ -17,6 +17,7 @@ mod int8;
 mod int8_rows;
 mod integer_dot;
 mod integer_panel;
+mod integer_rows;
 mod math;
 mod paged;
 mod panel;
