@@ -1,7 +1,9 @@
 // RMS norm and, with `layer`, layer norm of each row. With `add` (the ops add_rms_norm and
 // add_layer_norm) a scaled tensor is first added to x in place. A workgroup computes one row. With `vec4` an
-// element of the arrays is a vec4, otherwise a number.
+// element of the arrays is a vec4, otherwise a number. With `int8`, which needs vec4s, an RMS norm also writes its result
+// in signed bytes.
 import package::workgroup_reduce::workgroup_sum_in;
+@if(int8) import package::quantize_block::quantize_block;
 import constants::WG;
 
 /// `rms_norm`: `out[r, :] = x[r, :] / sqrt(mean(x[r, :]^2) + eps) * (weight + weight_offset)`
@@ -11,6 +13,8 @@ import constants::WG;
 /// bias`, with the mean and variance of `x[r, :]` (Ba et al. 2016). Grid: `[rows]`.
 ///
 /// `add_rms_norm` and `add_layer_norm` first add `y_scale * y` to `x` in place. Grid: `[rows]`.
+///
+/// `rms_norm_int8` and `add_rms_norm_int8` also quantise the result: `bytes` and `factors` are those of `quantize`.
 struct NormParams {
     /// Number of rows: tokens, or tokens times heads.
     rows: u32,
@@ -36,9 +40,15 @@ struct NormParams {
 @if(add) @group(0) @binding(3) var<storage, read> weight: array<Element>; // [cols]
 @if(add) @group(0) @binding(4) var<storage, read_write> out: array<Element>; // [rows, cols]
 @if(layer && add) @group(0) @binding(5) var<storage, read> bias: array<Element>; // [cols]
+// As `quantize` writes them: bytes, four a word, and the bits of scales with the sums of 16 bytes each.
+@if(int8 && !add) @group(0) @binding(4) var<storage, read_write> bytes: array<u32>; // [rows, cols / 32, 8]
+@if(int8 && !add) @group(0) @binding(5) var<storage, read_write> factors: array<vec2<u32>>; // [rows, cols / 32]
+@if(int8 && add) @group(0) @binding(5) var<storage, read_write> bytes: array<u32>; // [rows, cols / 32, 8]
+@if(int8 && add) @group(0) @binding(6) var<storage, read_write> factors: array<vec2<u32>>; // [rows, cols / 32]
 
 const TILE = vec2<u32>(1u, 1u);
-@if(vec4) const COLS_MULTIPLE = 4u;
+@if(vec4 && !int8) const COLS_MULTIPLE = 4u;
+@if(int8) const COLS_MULTIPLE = 32u;
 @if(subgroups) const MIN_SUBGROUP = 1u;
 
 @if(!vec4) alias Element = f32;
@@ -105,5 +115,22 @@ fn main(
     let scale = inverseSqrt(workgroup_sum_in(0u, sum_of(squares), lid) / f32(p.cols) + p.eps);
     for (var c = lid; c < width; c += WG) {
         out[base + c] = (x[base + c] - mean) * scale * (weight[c] + p.weight_offset) + bias_at(c);
+    }
+    @if(int8) {
+        // Other invocations wrote the numbers of a block.
+        storageBarrier();
+        for (var b = lid; b < p.cols / 32u; b += WG) {
+            let block = row * (p.cols / 32u) + b;
+            var v: array<vec4<f32>, 8>;
+            for (var g = 0u; g < 8u; g++) {
+                v[g] = out[8u * block + g];
+            }
+            let quantized = quantize_block(v);
+            var words = quantized.words;
+            for (var g = 0u; g < 8u; g++) {
+                bytes[8u * block + g] = words[g];
+            }
+            factors[block] = quantized.factors;
+        }
     }
 }

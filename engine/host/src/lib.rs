@@ -118,6 +118,7 @@ pub fn twin(op: &str) -> Option<Twin> {
     Some(match op {
         "add_layer_norm" => norm::add_layer_norm,
         "add_rms_norm" => norm::add_rms_norm,
+        "add_rms_norm_int8" => norm::add_rms_norm_int8,
         "batch_matmul" => batch_matmul::batch_matmul,
         "binary" => binary::binary,
         "select" => select::select,
@@ -149,6 +150,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "measure_fma" => measure::measure_fma,
         "measure_read" => measure::measure_read,
         "rms_norm" => norm::rms_norm,
+        "rms_norm_int8" => norm::rms_norm_int8,
         "rope" => rope::rope,
         "route" => route::route,
         "sample" => sample::sample,

@@ -7,6 +7,7 @@ use wisp_shaders::params::NormParams;
 use super::args::{Args, size};
 use super::error::HostError;
 use super::math::dot;
+use super::quantize::quantize_rows;
 use wisp_weights::blocks::simd;
 
 /// The kind of norm.
@@ -18,25 +19,38 @@ enum Kind {
 
 /// The twin of `norm.wgsl`.
 pub(super) fn rms_norm(args: &Args) -> Result<(), HostError> {
-    norm(args, Kind::Rms)
+    norm(args, Kind::Rms).map(drop)
 }
 
 /// The twin of `norm.wgsl` with `layer`.
 pub(super) fn layer_norm(args: &Args) -> Result<(), HostError> {
-    norm(args, Kind::Layer)
+    norm(args, Kind::Layer).map(drop)
 }
 
 /// The twin of `norm.wgsl` with `add`.
 pub(super) fn add_rms_norm(args: &Args) -> Result<(), HostError> {
-    add_norm(args, Kind::Rms)
+    add_norm(args, Kind::Rms).map(drop)
 }
 
 /// The twin of `norm.wgsl` with `add` and `layer`.
 pub(super) fn add_layer_norm(args: &Args) -> Result<(), HostError> {
-    add_norm(args, Kind::Layer)
+    add_norm(args, Kind::Layer).map(drop)
 }
 
-fn norm(args: &Args, kind: Kind) -> Result<(), HostError> {
+/// The twin of `norm.wgsl` with `int8`.
+pub(super) fn rms_norm_int8(args: &Args) -> Result<(), HostError> {
+    let (out, cols) = norm(args, Kind::Rms)?;
+    quantize_rows(args, out, cols, [4, 5])
+}
+
+/// The twin of `norm.wgsl` with `add` and `int8`.
+pub(super) fn add_rms_norm_int8(args: &Args) -> Result<(), HostError> {
+    let (out, cols) = add_norm(args, Kind::Rms)?;
+    quantize_rows(args, out, cols, [5, 6])
+}
+
+/// Returns the normalised rows, and their width.
+fn norm<'a>(args: &'a Args, kind: Kind) -> Result<(&'a [f32], usize), HostError> {
     let p: NormParams = args.params()?;
     let cols = (p.cols as usize).max(1);
     let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
@@ -45,10 +59,11 @@ fn norm(args: &Args, kind: Kind) -> Result<(), HostError> {
     out.par_chunks_mut(cols)
         .zip(x.par_chunks(cols))
         .for_each(|(out, x)| row.normalise(x, out));
-    Ok(())
+    Ok((out, p.cols as usize))
 }
 
-fn add_norm(args: &Args, kind: Kind) -> Result<(), HostError> {
+/// Adds in place and returns the normalised rows, and their width.
+fn add_norm<'a>(args: &'a Args, kind: Kind) -> Result<(&'a [f32], usize), HostError> {
     let p: NormParams = args.params()?;
     let cols = (p.cols as usize).max(1);
     let x: &mut [f32] = args.write(1, size(&[p.rows, p.cols]))?;
@@ -62,7 +77,7 @@ fn add_norm(args: &Args, kind: Kind) -> Result<(), HostError> {
         }
         row.normalise(x, out);
     });
-    Ok(())
+    Ok((out, p.cols as usize))
 }
 
 simd! {

@@ -35,11 +35,23 @@ pub(super) fn quantize(args: &Args) -> Result<(), HostError> {
         return Err(args.value("blocks", blocks, p.blocks));
     }
     let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
-    let out: &mut [[i8; BLOCK]] = args.write(2, size(&[p.tokens, p.blocks]))?;
-    let factors: &mut [BlockFactors] = args.write(3, size(&[p.tokens, p.blocks]))?;
+    quantize_rows(args, x, cols, [2, 3])
+}
+
+/// Writes the bytes and factors of rows of `cols` numbers to bindings.
+pub(super) fn quantize_rows(
+    args: &Args,
+    x: &[f32],
+    cols: usize,
+    [bytes, factors]: [usize; 2],
+) -> Result<(), HostError> {
     if cols == 0 {
         return Ok(());
     }
+    let blocks = cols.div_ceil(BLOCK);
+    let len = x.len() / cols * blocks;
+    let out: &mut [[i8; BLOCK]] = args.write(bytes, len)?;
+    let factors: &mut [BlockFactors] = args.write(factors, len)?;
     let rows = x.par_chunks_exact(cols).with_min_len(TASK / blocks + 1);
     rows.zip(out.par_chunks_exact_mut(blocks))
         .zip(factors.par_chunks_exact_mut(blocks))

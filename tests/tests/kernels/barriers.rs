@@ -24,7 +24,7 @@ const UNIFORM_LOAD: &str =
 /// The tests that run an op's kernels.
 fn tests_of(op: &str) -> &str {
     match op {
-        "add_layer_norm" | "add_rms_norm" | "layer_norm" | "rms_norm" => "norm",
+        _ if op.ends_with("_norm") || op.ends_with("_norm_int8") => "norm",
         "gated_causal_conv" => "causal_conv",
         "gated_delta_rule" | "mamba2_scan" => "linear_recurrence",
         _ if op.starts_with("gated_delta_rule") || op.starts_with("mamba2_scan") => {

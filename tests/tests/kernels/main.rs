@@ -54,6 +54,7 @@ use wisp_engine::{device::host::twin, weights::Encoding};
 const TESTED: &[&str] = &[
     "add_layer_norm",
     "add_rms_norm",
+    "add_rms_norm_int8",
     "argmax",
     "attention",
     "attention_combine",
@@ -98,6 +99,7 @@ const TESTED: &[&str] = &[
     "quantize",
     "reduce",
     "rms_norm",
+    "rms_norm_int8",
     "rope",
     "rope_kv_write",
     "route",

@@ -1,4 +1,4 @@
-//! `rms_norm`, `layer_norm`, `add_rms_norm` and `add_layer_norm`.
+//! `rms_norm`, `layer_norm`, `add_rms_norm` and `add_layer_norm`, and the first and third with a result in bytes too.
 
 use proptest::prelude::*;
 use wisp_shaders::params::NormParams;
@@ -128,4 +128,43 @@ fn add_rms_norm_kernels_with_a_scale_match_the_twin() {
         case(params, memory, &[rows], cols)
     };
     check("add_rms_norm", &cases(SIZES, of));
+}
+
+/// A norm whose result is quantised too. The numbers are such that no rounding error of the norm changes a byte or a scale:
+/// each is near an integer times the scale, and the largest of a block far from where it would be rounded to the next one.
+fn rms_norm_int8(rows: usize, cols: usize, adds: bool) -> Case {
+    let step = 1.5 / 127.0;
+    let weight = |c: usize| match c % 32 {
+        5 => 1.4975,
+        i => step * ((i * 37 + c / 32 * 11) % 253) as f32 - step * 126.0,
+    };
+    let weight: Vec<f32> = (0..cols).map(weight).collect();
+    let sign = |x: f32| x.signum() * if adds { 0.5 } else { 1.0 };
+    let x: Vec<f32> = noise(1, rows * cols).into_iter().map(sign).collect();
+    let mut memory = vec![exact(&x)];
+    if adds {
+        memory.push(exact(&x));
+    }
+    let blocks = rows * cols / 32;
+    memory.extend([
+        exact(&weight),
+        close(rows * cols, 1e-6),
+        exact(&vec![0x5555_5555u32; blocks * 8]),
+        exact(&vec![0x5555_5555u32; blocks * 2]),
+    ]);
+    let params = NormParams {
+        weight_offset: 0.0,
+        ..norm(rows, cols)
+    };
+    case(params, memory, &[rows], cols)
+}
+
+#[test]
+fn norms_with_bytes_match_the_twin() {
+    // The last two have more blocks than a workgroup has invocations.
+    let sizes = [[1, 32], [3, 96], [70, 64], [2, 896], [1, 8224], [2, 16384]];
+    for (op, adds) in [("rms_norm_int8", false), ("add_rms_norm_int8", true)] {
+        let cases = sizes.map(|[rows, cols]| rms_norm_int8(rows, cols, adds));
+        check(op, &cases);
+    }
 }

@@ -104,6 +104,8 @@ struct Lowerer<'a> {
     locations: Vec<Location>,
     /// The memory of values that have some already.
     memory: HashMap<ValueId, Memory>,
+    /// The call that makes a result, by its index in [`Self::calls`].
+    makers: HashMap<ValueId, usize>,
     /// The memory of values' rows in 8 bits: their bytes and factors.
     quantized: HashMap<ValueId, [Memory; 2]>,
     lifetimes: Vec<Lifetime>,
@@ -143,6 +145,7 @@ impl<'a> Lowerer<'a> {
             },
             locations: Vec::new(),
             memory: HashMap::new(),
+            makers: HashMap::new(),
             quantized: HashMap::new(),
             lifetimes: Vec::new(),
             calls: Vec::new(),
@@ -191,6 +194,16 @@ impl<'a> Lowerer<'a> {
             elements: self.dimensions.size(&value.shape.0),
             buffer,
         }
+    }
+
+    /// Returns new memory, which call number `call` is the first to use.
+    fn memory_at(&mut self, call: usize, elements: Size) -> Memory {
+        self.lifetimes.push(Lifetime {
+            size: elements,
+            first: call,
+            last: call,
+        });
+        self.locate(Location::Intermediate(self.lifetimes.len() - 1))
     }
 
     fn push_call(&mut self, call: Call, bindings: Vec<Memory>) {
@@ -317,6 +330,7 @@ impl Lowering for Lowerer<'_> {
     fn result(&mut self, value: ValueId, elements: Size) -> Memory {
         let memory = self.scratch(elements);
         self.memory.insert(value, memory);
+        self.makers.insert(value, self.calls.len());
         self.step_results.push(StepResult {
             value,
             lifetime: self.lifetimes.len() - 1,
@@ -337,13 +351,26 @@ impl Lowering for Lowerer<'_> {
     }
 
     fn scratch(&mut self, elements: Size) -> Memory {
-        let next_call = self.calls.len();
-        self.lifetimes.push(Lifetime {
-            size: elements,
-            first: next_call,
-            last: next_call,
-        });
-        self.locate(Location::Intermediate(self.lifetimes.len() - 1))
+        self.memory_at(self.calls.len(), elements)
+    }
+
+    fn extend(&mut self, value: ValueId, suffix: &str, elements: &[Size]) -> Option<Vec<Memory>> {
+        let maker = *self.makers.get(&value)?;
+        let (call, _) = self.calls.get(maker)?;
+        if !call.conditions.is_empty() {
+            return None;
+        }
+        let op = wisp_shaders::kernel(&call.kernels.first()?.name)?.op;
+        let shape = CallShape::new(format!("{op}{suffix}"), call.cols, &call.grid[0]);
+        let kernels = select(&shape, self.target, self.switches, self.tuning).ok()?;
+        let memory: Vec<Memory> = elements
+            .iter()
+            .map(|elements| self.memory_at(maker, elements.clone()))
+            .collect();
+        let (call, bindings) = &mut self.calls[maker];
+        call.kernels = kernels;
+        bindings.extend(&memory);
+        Some(memory)
     }
 
     fn quantized(&self, value: ValueId) -> Option<[Memory; 2]> {

@@ -97,8 +97,10 @@ impl Program {
 
     /// Returns true if some product multiplies integers, as [`Precision::Int8`](crate::Precision::Int8) asks for.
     pub fn has_int8_products(&self) -> bool {
-        let mut names = self.calls.iter().flat_map(|call| &call.kernels);
-        names.any(|choice| choice.name.split('.').next() == Some("quantize"))
+        let names = self.calls.iter().flat_map(|call| &call.kernels);
+        let ops = names.filter_map(|choice| choice.name.split('.').next());
+        ops.filter(|op| op.starts_with("matmul"))
+            .any(|op| op.ends_with("_int8"))
     }
 
     /// Returns a program of parts that the compiler made or that passed the check.

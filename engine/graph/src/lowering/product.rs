@@ -78,13 +78,19 @@ impl OpLowering<'_> {
         })
     }
 
-    /// Adds the call that quantises a value's rows, and returns the memory of their bytes and factors.
+    /// Returns the memory of the bytes and factors of a value's rows. The call that makes the value writes them if its op
+    /// has a kernel for that; otherwise adds a call that quantises the rows.
     fn quantize(&mut self, x: ValueId, cols: u32) -> Result<[Memory; 2], LoweringError> {
         let blocks = u64::from(cols.div_ceil(32));
         let tokens = self.rows(x);
+        let elements =
+            [BLOCK_WORDS, FACTOR_WORDS].map(|words| tokens.times(&Size::fixed(blocks * words)));
+        if let Some(&[bytes, factors]) = self.compiler.extend(x, "_int8", &elements).as_deref() {
+            self.compiler.set_quantized(x, [bytes, factors]);
+            return Ok([bytes, factors]);
+        }
         let from = self.operand(x)?;
-        let memory = [BLOCK_WORDS, FACTOR_WORDS]
-            .map(|words| self.scratch(tokens.times(&Size::fixed(blocks * words))));
+        let memory = elements.map(|elements| self.scratch(elements));
         let fixed = QuantizeParams {
             tokens: 0,
             cols,
