@@ -1,10 +1,8 @@
 //! Products of encoded rows with a few vectors. They are limited by memory bandwidth, so each block is
 //! read once, decoded in registers and multiplied with every vector.
 
-use std::ops::Range;
-
-use wisp_types::{Encoding, encoding::BLOCK};
-use wisp_weights::blocks::{BlockEncoding, Planes, Prefetcher, SCALES_AHEAD, Simd, simd};
+use wisp_types::encoding::BLOCK;
+use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd};
 
 /// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
@@ -34,26 +32,11 @@ simd! {
 /// Rows whose sums are added up together.
 pub(super) const LANES: usize = 16;
 
-/// Distance of prefetching, in weights.
-const WEIGHTS_AHEAD: usize = 8192;
+/// Distance of prefetching, in blocks.
+pub(super) const BLOCKS_AHEAD: usize = 256;
 
-/// Blocks that are multiplied for each part that is prefetched.
-const PART: usize = 16;
-
-/// Returns a prefetcher of what follows [`WEIGHTS_AHEAD`] weights after these rows of `width` weights, in `parts` for
-/// each row.
-#[inline(always)]
-pub(super) fn row_prefetcher<'a>(
-    planes: Planes<'a>,
-    encoding: Encoding,
-    rows: Range<usize>,
-    width: usize,
-    parts: usize,
-) -> Prefetcher<'a> {
-    let start = rows.start * width + WEIGHTS_AHEAD.next_multiple_of(width);
-    let weights = start..start + rows.len() * width;
-    planes.prefetcher(encoding, weights, rows.len() * parts)
-}
+/// Blocks that are multiplied by a loop that compilers unroll.
+const GROUP: usize = 8;
 
 #[inline(always)]
 fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
@@ -62,14 +45,10 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     x: [&[f32]; T],
     out: &mut [[f32; MAX_VECTORS]],
 ) {
-    let width = x[0].len();
-    let parts = width.div_ceil(PART * BLOCK);
-    let rows = first..first + out.len();
-    let mut prefetcher = row_prefetcher(planes, E::ENCODING, rows, width, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x, &mut prefetcher);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x);
         }
         store_totals::<S, T>(&sums, out);
     }
@@ -94,42 +73,82 @@ pub(super) fn store_totals<S: Simd, const T: usize>(
     }
 }
 
+/// The products of a row and each of some vectors, whose elements are yet to be added: those of the halves of blocks.
+struct Sums<S: Simd, const T: usize>([[S::Floats; 2]; T]);
+
+impl<S: Simd, const T: usize> Sums<S, T> {
+    /// Adds the products of block `i` of some blocks.
+    #[inline(always)]
+    fn add<E: BlockEncoding>(
+        &mut self,
+        blocks: Planes,
+        i: usize,
+        scales: &E::Scales,
+        x: [&[f32; BLOCK]; T],
+    ) {
+        let w = E::load_weights::<S>(blocks, i, scales);
+        for (sums, x) in self.0.iter_mut().zip(&x) {
+            let (halves, _) = x.as_chunks::<16>();
+            sums[0] = S::mul_add(w[0], S::load(&halves[0]), sums[0]);
+            sums[1] = S::mul_add(w[1], S::load(&halves[1]), sums[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn total(self) -> [S::Floats; T] {
+        let mut all = [S::splat(0.0); T];
+        for (all, [low, high]) in all.iter_mut().zip(self.0) {
+            *all = S::add(low, high);
+        }
+        all
+    }
+}
+
 /// Returns the products of a row and each of `x`, as vectors whose elements are yet to be added.
 #[inline(always)]
 fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
     row: usize,
     x: [&[f32]; T],
-    prefetcher: &mut Prefetcher,
 ) -> [S::Floats; T] {
     let width = x[0].len();
     let (first, blocks) = (row * width / BLOCK, width / BLOCK);
     let mut factors = [E::Scales::default(); SCALES_AHEAD];
-    let mut sums = [[S::splat(0.0); 2]; T];
+    let mut sums = Sums::<S, T>([[S::splat(0.0); 2]; T]);
     for start in (0..blocks).step_by(SCALES_AHEAD) {
-        let count = SCALES_AHEAD.min(blocks - start);
-        let factors = &mut factors[..count];
+        let factors = &mut factors[..SCALES_AHEAD.min(blocks - start)];
         E::load_scales::<S>(planes, first + start, factors);
-        // As many blocks as there are factors, so that no index below needs a check.
+        let (groups, rest) = factors.as_chunks::<GROUP>();
+        // As many as there are factors, so that few indices need a check.
         let mut vectors = [&[][..]; T];
         for t in 0..T {
-            vectors[t] = &x[t][start * BLOCK..].as_chunks::<BLOCK>().0[..count];
+            vectors[t] = &x[t][start * BLOCK..].as_chunks::<BLOCK>().0[..factors.len()];
         }
-        for part in (0..count).step_by(PART) {
-            prefetcher.prefetch::<S>();
-            for b in part..count.min(part + PART) {
-                let w = E::load_weights::<S>(planes, first + start + b, &factors[b]);
+        for (g, scales) in groups.iter().enumerate() {
+            let at = first + start + g * GROUP;
+            planes.prefetch_blocks::<E, S>(at + BLOCKS_AHEAD, GROUP);
+            let group = planes.blocks::<E>(at, GROUP);
+            let mut of_group = [&[[0.0; BLOCK]; GROUP]; T];
+            for t in 0..T {
+                of_group[t] = &vectors[t].as_chunks().0[g];
+            }
+            for i in 0..GROUP {
+                let mut of_block = [&[0.0; BLOCK]; T];
                 for t in 0..T {
-                    let (halves, _) = vectors[t][b].as_chunks::<16>();
-                    sums[t][0] = S::mul_add(w[0], S::load(&halves[0]), sums[t][0]);
-                    sums[t][1] = S::mul_add(w[1], S::load(&halves[1]), sums[t][1]);
+                    of_block[t] = &of_group[t][i];
                 }
+                sums.add::<E>(group, i, &scales[i], of_block);
             }
         }
+        let done = groups.len() * GROUP;
+        for (i, scales) in rest.iter().enumerate() {
+            let group = planes.blocks::<E>(first + start + done + i, 1);
+            let mut of_block = [&[0.0; BLOCK]; T];
+            for t in 0..T {
+                of_block[t] = &vectors[t][done + i];
+            }
+            sums.add::<E>(group, 0, scales, of_block);
+        }
     }
-    let mut all = [S::splat(0.0); T];
-    for (all, [low, high]) in all.iter_mut().zip(sums) {
-        *all = S::add(low, high);
-    }
-    all
+    sums.total()
 }

@@ -1,10 +1,9 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
-use super::dot::{LANES, MAX_VECTORS, row_prefetcher, store_totals};
+use super::dot::{BLOCKS_AHEAD, LANES, MAX_VECTORS, store_totals};
 use super::int8_rows::{Pair, Row};
-use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Planes, Prefetcher, Simd, simd};
+use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Planes, Simd, simd};
 
 /// [`dots`] for one encoding.
 pub(super) type Dots = fn(Planes, usize, usize, &[Row], &mut [[f32; MAX_VECTORS]]);
@@ -44,14 +43,10 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     x: [Row; T],
     out: &mut [[f32; MAX_VECTORS]],
 ) {
-    // A part for every second whole group.
-    let parts = (blocks / E::GROUP_BLOCKS).div_ceil(2);
-    let rows = first..first + out.len();
-    let mut prefetcher = row_prefetcher(planes, E::ENCODING, rows, blocks * BLOCK, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::Floats::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x, &mut prefetcher);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x);
         }
         store_totals::<S::Floats, T>(&sums, out);
     }
@@ -74,7 +69,6 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     row: usize,
     blocks: usize,
     x: [Row; T],
-    prefetcher: &mut Prefetcher,
 ) -> [Floats<S>; T] {
     let [main, high, scales] = planes.bytes();
     let first = row * blocks;
@@ -94,9 +88,8 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     };
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
     for index in 0..groups {
-        if index % 2 == 0 {
-            prefetcher.prefetch::<S::Floats>();
-        }
+        let ahead = first + index * E::GROUP_BLOCKS + BLOCKS_AHEAD;
+        planes.prefetch_blocks::<E, S::Floats>(ahead, E::GROUP_BLOCKS);
         let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);
         sums.add_group::<E>(group(index, E::GROUP_BLOCKS), factors, &x);
@@ -142,7 +135,12 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
             factors[t] = S::Floats::mul(scales, S::Floats::load(&x[t].scales[group.index]));
         }
         let (main_bytes, high_bytes) = (2 * E::MAIN_BYTES, 2 * E::HIGH_BYTES);
-        let first_pair = group.index * (E::GROUP_BLOCKS / 2);
+        // As many pairs as the group has, so that the indices below need no checks.
+        let mut pairs = [&[][..]; T];
+        for t in 0..T {
+            let of_row = &x[t].bytes[group.index * (E::GROUP_BLOCKS / 2)..];
+            pairs[t] = &of_row[..group.blocks.div_ceil(2)];
+        }
         // A constant number of turns, so that compilers unroll the loops, or at least the inner one, whose index has to be a
         // constant lest the sums stay in memory.
         for turn in 0..E::GROUP_BLOCKS / 4 {
@@ -157,7 +155,7 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
                 );
                 for t in 0..T {
                     let factor = spread::<E, S>(factors[t], pair);
-                    self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, parity);
+                    self.add_pair::<E>(t, q, &pairs[t][pair], factor, parity);
                 }
             }
         }
@@ -169,7 +167,7 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
             let q = E::load_integers::<S>(&low, &top);
             for t in 0..T {
                 let factor = spread::<E, S>(factors[t], pair);
-                self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, 0);
+                self.add_pair::<E>(t, q, &pairs[t][pair], factor, 0);
             }
         }
     }

@@ -278,6 +278,12 @@ impl Encoding {
         })
     }
 
+    /// Returns the bytes of a packed block in the main and in the high plane.
+    pub const fn block_bytes(self) -> [usize; 2] {
+        let [main, high, _] = TABLE[self as usize].planes;
+        [main.bytes, high.bytes]
+    }
+
     /// Returns which planes (main, high, scales) the encoding has. It always has a main plane.
     pub fn has_plane(self) -> [bool; 3] {
         self.layout().planes.map(|plane| plane.bytes != 0)

@@ -67,6 +67,26 @@ mod tests {
     }
 
     #[test]
+    fn integers_of_six_bits_have_their_low_and_high_bits() {
+        fn check<S: Simd>() {
+            let integers: [u32; 16] = std::array::from_fn(|i| (i as u32 * 37 + 11) % 64);
+            let (mut low, mut top) = ([0; 2], 0);
+            for (i, integer) in integers.iter().enumerate() {
+                low[i % 2] |= (integer & 15) << (4 * (i / 2));
+                top |= (integer >> 4) << (16 * (i % 2) + 2 * (i / 2));
+            }
+            let mut floats = [0.0; 16];
+            S::store(S::six_bit_pairs(low, top), &mut floats);
+            assert_eq!(floats, integers.map(|integer| integer as f32));
+        }
+        check::<crate::blocks::Portable>();
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512bw") {
+            check::<crate::blocks::Avx512>();
+        }
+    }
+
+    #[test]
     fn packing_is_the_inverse_of_unpacking() {
         let q: Integers = std::array::from_fn(|i| (i * 37 + 11) as u8);
         let (mut low, mut two, mut one) = ([0; 16], [0; 8], [0; 4]);

@@ -219,15 +219,11 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
 /// Reads the scale and the minimum of each packed block of `Q4_K` and `Q5_K`.
 #[inline(always)]
 fn six_bit_scales<S: Simd>(bytes: &[u8; 16]) -> [[f32; 2]; SUPER_BLOCK] {
-    let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
-    let (scales, minima, top) = (word(bytes, 1), word(bytes, 2), word(bytes, 3));
-    let mut pairs = [[0.0; 2]; SUPER_BLOCK];
-    for (b, pair) in pairs.iter_mut().enumerate() {
-        let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
-        let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
-        *pair = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
-    }
-    pairs
+    let halves: [u8; 32] = bytemuck::cast([word(bytes, 0).to_le_bytes(); SUPER_BLOCK]);
+    let integers = S::six_bit_pairs([word(bytes, 1), word(bytes, 2)], word(bytes, 3));
+    let mut pairs = [0.0; 2 * SUPER_BLOCK];
+    S::store(S::mul(S::load_f16(&halves), integers), &mut pairs);
+    bytemuck::cast(pairs)
 }
 
 /// 4 bits: `d * scale * q - dmin * minimum`, with scales and minima of 6 bits for each 32 weights.

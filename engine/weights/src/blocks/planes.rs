@@ -1,10 +1,10 @@
 //! The planes of packed weights.
 
-use std::{ops::Range, slice::Chunks};
+use std::ops::Range;
 
 use wisp_types::Encoding;
 
-use super::simd::Simd;
+use super::{block_encoding::BlockEncoding, simd::Simd};
 use crate::error::EncodingError;
 
 /// The planes (main, high, scales) of some rows of a packed weight. Planes that the encoding does not have
@@ -59,6 +59,24 @@ impl<'a> Planes<'a> {
         &self.planes[1].as_chunks().0[index]
     }
 
+    /// Returns the main and the high plane of `count` blocks of encoding `E`. Where `count` is a constant, reading them needs
+    /// no further checks.
+    ///
+    /// # Panics
+    ///
+    /// If the blocks are not inside the planes.
+    #[inline(always)]
+    pub fn blocks<E: BlockEncoding>(&self, first: usize, count: usize) -> Planes<'a> {
+        let [main, high] = const { E::ENCODING.block_bytes() };
+        Planes {
+            planes: [
+                &self.planes[0][first * main..][..count * main],
+                &self.planes[1][first * high..][..count * high],
+                &[],
+            ],
+        }
+    }
+
     /// Returns the whole planes.
     #[inline(always)]
     pub fn bytes(&self) -> [&'a [u8]; 3] {
@@ -71,27 +89,16 @@ impl<'a> Planes<'a> {
         &self.planes[2].as_chunks().0[index]
     }
 
-    /// Returns a prefetcher of a range of weights, in `parts` of about the same number of bytes. Weights that the planes
-    /// do not have are left out.
+    /// Begins to load `count` blocks of encoding `E` into the caches, but for their scales, unless the planes end before.
     ///
-    /// CPUs prefetch what is read in order by themselves, but no further than to the end of a page of memory.
+    /// CPUs load what is read in order by themselves, but no further than to the end of a page of memory.
     #[inline(always)]
-    pub fn prefetcher(
-        &self,
-        encoding: Encoding,
-        weights: Range<usize>,
-        parts: usize,
-    ) -> Prefetcher<'a> {
-        let starts = encoding.plane_row_bytes(weights.start as u64);
-        let ends = encoding.plane_row_bytes(weights.end as u64);
-        let [main, high, scales] = self.planes;
-        let mut chunks = [main.chunks(1), high.chunks(1), scales.chunks(1)];
-        for (i, (chunks, plane)) in chunks.iter_mut().zip(self.planes).enumerate() {
-            let bytes = plane.get(starts[i] as usize..ends[i] as usize);
-            let bytes = bytes.unwrap_or_default();
-            *chunks = bytes.chunks(bytes.len().div_ceil(parts.max(1)).max(1));
+    pub fn prefetch_blocks<E: BlockEncoding, S: Simd>(&self, first: usize, count: usize) {
+        let [main, high] = const { E::ENCODING.block_bytes() };
+        for (plane, bytes) in [(self.planes[0], main), (self.planes[1], high)] {
+            let blocks = plane.get(first * bytes..(first + count) * bytes);
+            S::prefetch(blocks.unwrap_or_default());
         }
-        Prefetcher(chunks)
     }
 
     /// Returns a prefetcher of some columns of each row, given the `width` of a row in weights.
@@ -169,19 +176,6 @@ impl RowPrefetcher<'_> {
         for (plane, [row_bytes, start, len]) in self.0 {
             let start = row * row_bytes + start;
             S::prefetch(plane.get(start..start + len).unwrap_or_default());
-        }
-    }
-}
-
-/// Loads a range of weights into the caches, part by part: the bytes that remain of each plane.
-pub struct Prefetcher<'a>([Chunks<'a, u8>; 3]);
-
-impl Prefetcher<'_> {
-    /// Begins to load the next part into the caches.
-    #[inline(always)]
-    pub fn prefetch<S: Simd>(&mut self) {
-        for plane in &mut self.0 {
-            S::prefetch(plane.next().unwrap_or_default());
         }
     }
 }

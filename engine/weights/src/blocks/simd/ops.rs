@@ -47,6 +47,18 @@ pub trait Simd: 'static {
     fn load_bf16(from: &[u8; 32]) -> Self::Floats;
     /// Loads 16 little-endian floats.
     fn load_f32(from: &[u8; 64]) -> Self::Floats;
+    /// Returns eight pairs of integers of six bits: of pair `i`, nibble `i` of each of `low`, with bits `2i` and `2i + 1` of
+    /// the low and the high half of `top` above them.
+    #[inline(always)]
+    fn six_bit_pairs(low: [u32; 2], top: u32) -> Self::Floats {
+        let mut integers = [0.0; 16];
+        for (i, integer) in integers.iter_mut().enumerate() {
+            let (pair, of_pair) = (i / 2, i % 2);
+            let top = top >> (16 * of_pair + 2 * pair) & 3;
+            *integer = ((low[of_pair] >> (4 * pair) & 15) | top << 4) as i32 as f32;
+        }
+        Self::load(&integers)
+    }
     /// Loads 16 floats.
     fn load(from: &[f32; 16]) -> Self::Floats;
     /// Stores 16 floats.

@@ -141,6 +141,21 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    fn six_bit_pairs([a, b]: [u32; 2], top: u32) -> __m512 {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let low = _mm512_set1_epi64((u64::from(b) << 32 | u64::from(a)) as i64);
+            let shifts = _mm512_set_epi32(28, 28, 24, 24, 20, 20, 16, 16, 12, 12, 8, 8, 4, 4, 0, 0);
+            let low = _mm512_srlv_epi32(low, shifts);
+            // To bits 4 and 5, from those of pair 0 and on.
+            let turns = _mm512_set_epi32(26, 10, 24, 8, 22, 6, 20, 4, 18, 2, 16, 0, 14, 30, 12, 28);
+            let top = _mm512_rorv_epi32(_mm512_set1_epi32(top as i32), turns);
+            // The bits of `low` where the third operand has ones, and of `top` elsewhere.
+            let both = _mm512_ternarylogic_epi32::<0xe4>(low, top, _mm512_set1_epi32(15));
+            _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(63)))
+        }
+    }
+    #[inline(always)]
     fn u8_to_f32(a: __m256i) -> [__m512; 2] {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
