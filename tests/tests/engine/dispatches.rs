@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use wisp_engine::{
+    Precision,
     pipelines::{ModelLimits, Request, SamplingParams, text_generation::TextGenerator},
     session::{DebugConfig, InferenceSession},
 };
@@ -28,21 +29,36 @@ const LAYER: [&str; 8] = [
 /// Layers of the bundled model.
 const LAYERS: usize = 3;
 
+/// The same with activations in 8 bits: norms quantise their results, attention and gated products do not.
+const INT8_LAYER: [&str; 10] = [
+    "linear blk.1.attn_q.weight",
+    "rope_kv_write",
+    "attention",
+    "linear",
+    "linear blk.1.attn_output.weight",
+    "add_rms_norm",
+    "gated blk.1.ffn_gate.weight",
+    "linear",
+    "linear blk.1.ffn_down.weight",
+    "add_rms_norm",
+];
+
 /// Loads the bundled model on the host, with a context of this length.
-fn load(max_length: u64) -> (InferenceSession, TextGenerator) {
+fn load(max_length: u64, precision: Precision) -> (InferenceSession, TextGenerator) {
     let limits = ModelLimits {
         max_length,
         ..ModelLimits::default()
     };
     let session = session(TestDevice::Host);
+    session.set_precision(precision);
     let generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
     (session, generator)
 }
 
-/// The host selects kernels of class gpu, so that these are the dispatches of a GPU.
-#[test]
-fn dense_layers_take_eight_dispatches_each() {
-    let (session, mut generator) = load(96);
+/// Returns what the run that decodes a token dispatches. The host selects kernels of class gpu, so that these are the
+/// dispatches of a GPU.
+fn dispatches(precision: Precision) -> Vec<String> {
+    let (session, mut generator) = load(96, precision);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
     session.set_debug_sink(move |line| sink.lock().unwrap().push(line.to_string()));
@@ -74,17 +90,38 @@ fn dense_layers_take_eight_dispatches_each() {
         .iter()
         .rposition(|label| label.starts_with("embed"))
         .unwrap();
-    let run = &labels[first..];
-    let second_layer = run.iter().position(|label| *label == LAYER[0]).unwrap();
-    assert_eq!(run[second_layer..][..LAYER.len()], LAYER, "{run:#?}");
+    labels[first..].iter().copied().map(String::from).collect()
+}
+
+/// Returns the dispatches of the second layer.
+fn second_layer(run: &[String]) -> &[String] {
+    let first = run.iter().position(|label| label == LAYER[0]).unwrap();
+    let count = run[first..]
+        .iter()
+        .position(|label| label.contains("blk.2."));
+    &run[first..][..count.unwrap()]
+}
+
+#[test]
+fn dense_layers_take_eight_dispatches_each() {
+    let run = dispatches(Precision::Exact);
+    assert_eq!(second_layer(&run), LAYER, "{run:#?}");
     // Before the layers: the embedding and its norm. After them: the last tokens' rows and their logits.
     assert_eq!(run.len(), 2 + LAYERS * LAYER.len() + 2, "{run:#?}");
+}
+
+#[test]
+fn dense_layers_take_ten_dispatches_each_with_activations_in_8_bits() {
+    let run = dispatches(Precision::Int8);
+    assert_eq!(second_layer(&run), INT8_LAYER, "{run:#?}");
+    // After the layers, the last tokens' rows are quantised too.
+    assert_eq!(run.len(), 2 + LAYERS * INT8_LAYER.len() + 3, "{run:#?}");
 }
 
 /// The host selects kernels of class gpu, so that these are the bytes that a GPU reads.
 #[test]
 fn a_token_reads_weights_and_cache_once() {
-    let (_, generator) = load(512);
+    let (_, generator) = load(512, Precision::Exact);
     let model = generator.decoder().unwrap().decoder();
     let traffic = |tokens, positions| {
         let sizes = model.max_dims().into_iter().map(|(name, max)| match name {
