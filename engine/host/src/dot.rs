@@ -113,6 +113,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
 ) -> [S::Floats; T] {
     let width = x[0].len();
     let (first, blocks) = (row * width / BLOCK, width / BLOCK);
+    let block_bytes = const { E::ENCODING.block_bytes() };
     let mut factors = [E::Scales::default(); SCALES_AHEAD];
     let mut sums = Sums::<S, T>([[S::splat(0.0); 2]; T]);
     for start in (0..blocks).step_by(SCALES_AHEAD) {
@@ -126,8 +127,8 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         }
         for (g, scales) in groups.iter().enumerate() {
             let at = first + start + g * GROUP;
-            planes.prefetch_blocks::<E, S>(at + BLOCKS_AHEAD, GROUP);
-            let group = planes.blocks::<E>(at, GROUP);
+            planes.prefetch_blocks::<S>(block_bytes, at + BLOCKS_AHEAD, GROUP);
+            let group = planes.blocks(block_bytes, at, GROUP);
             let mut of_group = [&[[0.0; BLOCK]; GROUP]; T];
             for t in 0..T {
                 of_group[t] = &vectors[t].as_chunks().0[g];
@@ -142,7 +143,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         }
         let done = groups.len() * GROUP;
         for (i, scales) in rest.iter().enumerate() {
-            let group = planes.blocks::<E>(first + start + done + i, 1);
+            let group = planes.blocks(block_bytes, first + start + done + i, 1);
             let mut of_block = [&[0.0; BLOCK]; T];
             for t in 0..T {
                 of_block[t] = &vectors[t][done + i];

@@ -89,7 +89,7 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
     for index in 0..groups {
         let ahead = first + index * E::GROUP_BLOCKS + BLOCKS_AHEAD;
-        planes.prefetch_blocks::<E, S::Floats>(ahead, E::GROUP_BLOCKS);
+        planes.prefetch_blocks::<S::Floats>([E::MAIN_BYTES, E::HIGH_BYTES], ahead, E::GROUP_BLOCKS);
         let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);
         sums.add_group::<E>(group(index, E::GROUP_BLOCKS), factors, &x);

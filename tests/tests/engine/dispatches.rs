@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use wisp_engine::{
     Precision,
-    pipelines::{ModelLimits, Request, SamplingParams, text_generation::TextGenerator},
+    pipelines::{ModelFiles, ModelLimits, Request, SamplingParams, text_generation::TextGenerator},
     session::{DebugConfig, InferenceSession},
+    weights::Encoding,
 };
 use wisp_tests::{
-    bundled::{files, session},
+    bundled::{files, folder, session},
     program::TestDevice,
+    quantize::requantize,
 };
 
 /// The dispatches of a dense layer in a short context, by what they compute and the first weight that they multiply
@@ -43,7 +45,7 @@ const INT8_LAYER: [&str; 10] = [
     "add_rms_norm",
 ];
 
-/// Loads the bundled model on the host, with a context of this length.
+/// Loads the bundled model on the host, with a context of this length. In int8, its weights are integers.
 fn load(max_length: u64, precision: Precision) -> (InferenceSession, TextGenerator) {
     let limits = ModelLimits {
         max_length,
@@ -51,7 +53,17 @@ fn load(max_length: u64, precision: Precision) -> (InferenceSession, TextGenerat
     };
     let session = session(TestDevice::Host);
     session.set_precision(precision);
-    let generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    let quantised = tempfile::tempdir().unwrap();
+    let files = match precision {
+        Precision::Exact | Precision::F16 => files(),
+        Precision::Int8 => {
+            let original = std::fs::read(folder().join("wisp-tiny.gguf")).unwrap();
+            let file = quantised.path().join("q8_0.gguf");
+            std::fs::write(&file, requantize(&original, Encoding::Q8_0)).unwrap();
+            ModelFiles::open(&file).unwrap()
+        }
+    };
+    let generator = TextGenerator::load_blocking(&session, &files, limits).unwrap();
     (session, generator)
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wisp_types::Encoding;
 
-use super::{block_encoding::BlockEncoding, simd::Simd};
+use super::simd::Simd;
 use crate::error::EncodingError;
 
 /// The planes (main, high, scales) of some rows of a packed weight. Planes that the encoding does not have
@@ -59,15 +59,14 @@ impl<'a> Planes<'a> {
         &self.planes[1].as_chunks().0[index]
     }
 
-    /// Returns the main and the high plane of `count` blocks of encoding `E`. Where `count` is a constant, reading them needs
-    /// no further checks.
+    /// Returns the main and the high plane of `count` blocks, which have these bytes in each. Where the bytes and `count` are
+    /// constants, reading the blocks needs no further checks.
     ///
     /// # Panics
     ///
     /// If the blocks are not inside the planes.
     #[inline(always)]
-    pub fn blocks<E: BlockEncoding>(&self, first: usize, count: usize) -> Planes<'a> {
-        let [main, high] = const { E::ENCODING.block_bytes() };
+    pub fn blocks(&self, [main, high]: [usize; 2], first: usize, count: usize) -> Planes<'a> {
         Planes {
             planes: [
                 &self.planes[0][first * main..][..count * main],
@@ -89,13 +88,13 @@ impl<'a> Planes<'a> {
         &self.planes[2].as_chunks().0[index]
     }
 
-    /// Begins to load `count` blocks of encoding `E` into the caches, but for their scales, unless the planes end before.
+    /// Begins to load `count` blocks into the caches, but for their scales, unless the planes end before. A block has these
+    /// bytes in the main and in the high plane.
     ///
     /// CPUs load what is read in order by themselves, but no further than to the end of a page of memory.
     #[inline(always)]
-    pub fn prefetch_blocks<E: BlockEncoding, S: Simd>(&self, first: usize, count: usize) {
-        let [main, high] = const { E::ENCODING.block_bytes() };
-        for (plane, bytes) in [(self.planes[0], main), (self.planes[1], high)] {
+    pub fn prefetch_blocks<S: Simd>(&self, block_bytes: [usize; 2], first: usize, count: usize) {
+        for (plane, bytes) in self.planes.iter().zip(block_bytes) {
             let blocks = plane.get(first * bytes..(first + count) * bytes);
             S::prefetch(blocks.unwrap_or_default());
         }
