@@ -38,6 +38,9 @@ pub(super) const BLOCKS_AHEAD: usize = 256;
 /// Blocks that are multiplied by a loop that compilers unroll.
 const GROUP: usize = 8;
 
+/// Whether blocks are multiplied in groups. The module of browsers is downloaded: it has the loop over single blocks only.
+const IN_GROUPS: bool = cfg!(not(target_arch = "wasm32"));
+
 #[inline(always)]
 fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
@@ -119,7 +122,10 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     for start in (0..blocks).step_by(SCALES_AHEAD) {
         let factors = &mut factors[..SCALES_AHEAD.min(blocks - start)];
         E::load_scales::<S>(planes, first + start, factors);
-        let (groups, rest) = factors.as_chunks::<GROUP>();
+        let (groups, rest) = match IN_GROUPS {
+            true => factors.as_chunks::<GROUP>(),
+            false => (&[][..], &*factors),
+        };
         // As many as there are factors, so that few indices need a check.
         let mut vectors = [&[][..]; T];
         for t in 0..T {
