@@ -354,7 +354,12 @@ impl Lowering for Lowerer<'_> {
         self.memory_at(self.calls.len(), elements)
     }
 
-    fn extend(&mut self, value: ValueId, suffix: &str, elements: &[Size]) -> Option<Vec<Memory>> {
+    fn extend(
+        &mut self,
+        value: ValueId,
+        suffix: &str,
+        elements: &[Size; 2],
+    ) -> Option<[Memory; 2]> {
         let maker = *self.makers.get(&value)?;
         let (call, _) = self.calls.get(maker)?;
         if !call.conditions.is_empty() {
@@ -363,10 +368,9 @@ impl Lowering for Lowerer<'_> {
         let op = wisp_shaders::kernel(&call.kernels.first()?.name)?.op;
         let shape = CallShape::new(format!("{op}{suffix}"), call.cols, &call.grid[0]);
         let kernels = select(&shape, self.target, self.switches, self.tuning).ok()?;
-        let memory: Vec<Memory> = elements
-            .iter()
-            .map(|elements| self.memory_at(maker, elements.clone()))
-            .collect();
+        let memory = elements
+            .clone()
+            .map(|elements| self.memory_at(maker, elements));
         let (call, bindings) = &mut self.calls[maker];
         call.kernels = kernels;
         bindings.extend(&memory);

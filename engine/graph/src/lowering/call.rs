@@ -92,10 +92,11 @@ pub trait Lowering {
     /// Returns new memory of so many elements, which the next call is the first to use.
     fn scratch(&mut self, elements: Size) -> Memory;
 
-    /// Lets the call that makes a result write more, by the kernel of its op with `suffix` after the name: new memory of
-    /// so many elements each, which that kernel binds after all other memory. Returns it; nothing, and changes nothing, if
-    /// no call makes the value in every run, or the target runs no such kernel.
-    fn extend(&mut self, value: ValueId, suffix: &str, elements: &[Size]) -> Option<Vec<Memory>>;
+    /// Lets the call that makes a result write more, by the kernel of its op with `suffix` after the name: two new memories
+    /// of so many elements, which that kernel binds after all other memory. Returns them; none, and changes nothing, if no
+    /// call makes the value in every run, or the target runs no such kernel.
+    fn extend(&mut self, value: ValueId, suffix: &str, elements: &[Size; 2])
+    -> Option<[Memory; 2]>;
 
     /// Returns where the bytes and the factors of a value's rows in 8 bits are, if an earlier call makes them.
     fn quantized(&self, value: ValueId) -> Option<[Memory; 2]>;

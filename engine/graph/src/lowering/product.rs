@@ -85,9 +85,9 @@ impl OpLowering<'_> {
         let tokens = self.rows(x);
         let elements =
             [BLOCK_WORDS, FACTOR_WORDS].map(|words| tokens.times(&Size::fixed(blocks * words)));
-        if let Some(&[bytes, factors]) = self.compiler.extend(x, "_int8", &elements).as_deref() {
-            self.compiler.set_quantized(x, [bytes, factors]);
-            return Ok([bytes, factors]);
+        if let Some(memory) = self.compiler.extend(x, "_int8", &elements) {
+            self.compiler.set_quantized(x, memory);
+            return Ok(memory);
         }
         let from = self.operand(x)?;
         let memory = elements.map(|elements| self.scratch(elements));
