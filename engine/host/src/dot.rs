@@ -131,10 +131,10 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         for t in 0..T {
             vectors[t] = &x[t][start * BLOCK..].as_chunks::<BLOCK>().0[..factors.len()];
         }
-        for (g, scales) in groups.iter().enumerate() {
-            let at = first + start + g * GROUP;
-            planes.prefetch_blocks::<S>(block_bytes, at + BLOCKS_AHEAD, GROUP);
-            let group = planes.blocks(block_bytes, at, GROUP);
+        let of_row = planes.blocks(block_bytes, first + start, factors.len());
+        let of_groups = of_row.groups(block_bytes, GROUP);
+        for (g, (scales, group)) in groups.iter().zip(of_groups).enumerate() {
+            group.prefetch_ahead::<S>(block_bytes, BLOCKS_AHEAD);
             let mut of_group = [&[[0.0; BLOCK]; GROUP]; T];
             for t in 0..T {
                 of_group[t] = &vectors[t].as_chunks().0[g];
@@ -149,7 +149,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         }
         let done = groups.len() * GROUP;
         for (i, scales) in rest.iter().enumerate() {
-            let group = planes.blocks(block_bytes, first + start + done + i, 1);
+            let group = of_row.blocks(block_bytes, done + i, 1);
             let mut of_block = [&[0.0; BLOCK]; T];
             for t in 0..T {
                 of_block[t] = &vectors[t][done + i];

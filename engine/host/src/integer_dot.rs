@@ -88,11 +88,12 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     };
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
     for index in 0..groups {
-        let ahead = first + index * E::GROUP_BLOCKS + BLOCKS_AHEAD;
-        planes.prefetch_blocks::<S::Floats>([E::MAIN_BYTES, E::HIGH_BYTES], ahead, E::GROUP_BLOCKS);
+        let whole = group(index, E::GROUP_BLOCKS);
+        S::Floats::prefetch_ahead(whole.main, BLOCKS_AHEAD * E::MAIN_BYTES);
+        S::Floats::prefetch_ahead(whole.high, BLOCKS_AHEAD * E::HIGH_BYTES);
         let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);
-        sums.add_group::<E>(group(index, E::GROUP_BLOCKS), factors, &x);
+        sums.add_group::<E>(whole, factors, &x);
     }
     if rest > 0 {
         let tail = &scales[groups * E::GROUP_BYTES..];

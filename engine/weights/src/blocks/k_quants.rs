@@ -332,23 +332,20 @@ impl BlockEncoding for Q6_K {
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, scales: &[f32; 2]) -> [S::Floats; 2] {
-        let low = S::unpack_4bit(planes.main(block));
-        symmetric::<S>(
-            S::or_shifted::<4>(low, S::unpack_2bit(planes.high(block))),
-            32,
-            [scales[0], scales[1]],
-        )
+        let q = S::unpack_6bit(planes.main(block), planes.high(block));
+        symmetric::<S>(q, 32, [scales[0], scales[1]])
     }
 }
 
 impl SuperBlockScales<20> for Q6_K {
     #[inline(always)]
     fn read<S: Simd>(bytes: &[u8; 20]) -> [Self::Scales; SUPER_BLOCK] {
-        let d = half_at::<S, _>(bytes, 0);
+        let mut integers = [0; 32];
+        integers[..16].copy_from_slice(&bytes[4..]);
+        let [integers, _] = S::i8_to_f32(S::load_bytes(&integers));
+        let d = S::splat(half_at::<S, _>(bytes, 0));
         let mut scales = [0.0; 2 * SUPER_BLOCK];
-        for i in 0..2 * SUPER_BLOCK {
-            scales[i] = d * f32::from(bytes[4 + i] as i8);
-        }
+        S::store(S::mul(d, integers), &mut scales);
         bytemuck::cast(scales)
     }
 }

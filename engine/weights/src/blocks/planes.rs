@@ -1,6 +1,6 @@
 //! The planes of packed weights.
 
-use std::ops::Range;
+use std::{ops::Range, slice::ChunksExact};
 
 use wisp_types::Encoding;
 
@@ -88,15 +88,26 @@ impl<'a> Planes<'a> {
         &self.planes[2].as_chunks().0[index]
     }
 
-    /// Begins to load `count` blocks into the caches, but for their scales, unless the planes end before. A block has these
-    /// bytes in the main and in the high plane.
+    /// Splits these planes into groups of `count` blocks, and leaves what remains. Where the bytes of a block (main, high)
+    /// and `count` are constants, reading the blocks needs no further checks.
+    #[inline(always)]
+    pub fn groups(&self, [main, high]: [usize; 2], count: usize) -> Groups<'a> {
+        Groups {
+            main: self.planes[0].chunks_exact(main * count),
+            // Chunks must not be empty.
+            high: self.planes[1].chunks_exact(high.max(1) * count),
+            has_high: high > 0,
+        }
+    }
+
+    /// Begins to load as many blocks as these planes have into the caches, but for their scales: those that lie `distance`
+    /// blocks further on. A block has these bytes in the main and in the high plane.
     ///
     /// CPUs load what is read in order by themselves, but no further than to the end of a page of memory.
     #[inline(always)]
-    pub fn prefetch_blocks<S: Simd>(&self, block_bytes: [usize; 2], first: usize, count: usize) {
+    pub fn prefetch_ahead<S: Simd>(&self, block_bytes: [usize; 2], distance: usize) {
         for (plane, bytes) in self.planes.iter().zip(block_bytes) {
-            let blocks = plane.get(first * bytes..(first + count) * bytes);
-            S::prefetch(blocks.unwrap_or_default());
+            S::prefetch_ahead(plane, distance * bytes);
         }
     }
 
@@ -122,6 +133,28 @@ impl<'a> Planes<'a> {
     #[inline(always)]
     pub fn many_scales<const N: usize>(&self, first: usize, count: usize) -> &'a [[u8; N]] {
         &self.planes[2].as_chunks().0[first..first + count]
+    }
+}
+
+/// Groups of blocks: their main and their high plane.
+pub struct Groups<'a> {
+    main: ChunksExact<'a, u8>,
+    high: ChunksExact<'a, u8>,
+    has_high: bool,
+}
+
+impl<'a> Iterator for Groups<'a> {
+    type Item = Planes<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Planes<'a>> {
+        let high = match self.has_high {
+            true => self.high.next()?,
+            false => &[],
+        };
+        Some(Planes {
+            planes: [self.main.next()?, high, &[]],
+        })
     }
 }
 

@@ -270,13 +270,15 @@ impl Simd for Neon {
         out
     }
     #[inline(always)]
-    fn prefetch(bytes: &[u8]) {
+    fn prefetch_ahead(bytes: &[u8], distance: usize) {
         for line in bytes.chunks(CACHE_LINE) {
-            // SAFETY: the instruction changes nothing that a program sees. Rust has no stable function for it.
+            let line = line.as_ptr().wrapping_add(distance);
+            // SAFETY: the instruction takes any address, and changes nothing that a program sees. Rust has no stable function
+            // for it.
             unsafe {
                 asm!(
                     "prfm pldl1keep, [{line}]",
-                    line = in(reg) line.as_ptr(),
+                    line = in(reg) line,
                     options(readonly, nostack, preserves_flags)
                 );
             }

@@ -29,6 +29,11 @@ pub trait Simd: 'static {
     fn unpack_1bit(from: &[u8; 4]) -> Self::Bytes;
     /// Computes `low | high << SHIFT` for each byte. No bit may be shifted out of its byte.
     fn or_shifted<const SHIFT: i32>(low: Self::Bytes, high: Self::Bytes) -> Self::Bytes;
+    /// Unpacks 6-bit integers: their low bits as [`Self::unpack_4bit`], their high ones as [`Self::unpack_2bit`].
+    #[inline(always)]
+    fn unpack_6bit(low: &[u8; 16], high: &[u8; 8]) -> Self::Bytes {
+        Self::or_shifted::<4>(Self::unpack_4bit(low), Self::unpack_2bit(high))
+    }
     /// Subtracts `b` from each byte, wrapping.
     fn sub_bytes(a: Self::Bytes, b: u8) -> Self::Bytes;
 
@@ -74,7 +79,12 @@ pub trait Simd: 'static {
     /// Transposes 16 vectors: element `j` of vector `i` of the result is element `i` of vector `j`.
     fn transpose(rows: [Self::Floats; 16]) -> [Self::Floats; 16];
     /// Begins to load the cache lines of these bytes, which are soon to be read.
-    fn prefetch(bytes: &[u8]);
+    #[inline(always)]
+    fn prefetch(bytes: &[u8]) {
+        Self::prefetch_ahead(bytes, 0);
+    }
+    /// Begins to load the cache lines of as many bytes that lie `distance` bytes further on, whether there are any or not.
+    fn prefetch_ahead(bytes: &[u8], distance: usize);
     /// Adds all 16 floats: first those that are 8 apart, then 4, 2 and 1.
     fn reduce_add(a: Self::Floats) -> f32;
     /// Adds all floats of each vector, in the order of [`Self::reduce_add`].

@@ -98,7 +98,7 @@ impl Simd for Portable {
         std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
     }
     #[inline(always)]
-    fn prefetch(_: &[u8]) {}
+    fn prefetch_ahead(_: &[u8], _: usize) {}
     #[inline(always)]
     fn reduce_add(mut a: [f32; 16]) -> f32 {
         for half in [8, 4, 2, 1] {

@@ -64,10 +64,11 @@ macro_rules! common {
             unsafe { _mm256_sub_epi8(a, _mm256_set1_epi8(b as i8)) }
         }
         #[inline(always)]
-        fn prefetch(bytes: &[u8]) {
+        fn prefetch_ahead(bytes: &[u8], distance: usize) {
             for line in bytes.chunks(CACHE_LINE) {
-                // SAFETY: the CPU has the instruction set (see the trait).
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+                let line = line.as_ptr().wrapping_add(distance);
+                // SAFETY: the CPU has the instruction set (see the trait), which takes any address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
             }
         }
         #[inline(always)]
@@ -138,6 +139,20 @@ impl Simd for Avx512 {
                 _mm512_permutexvar_ps(index, table),
                 _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table),
             ]
+        }
+    }
+    #[inline(always)]
+    fn unpack_6bit(low: &[u8; 16], high: &[u8; 8]) -> __m256i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+        unsafe {
+            let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(low.as_ptr().cast()));
+            let low = _mm256_srlv_epi64(twice, _mm256_set_epi64x(4, 4, 0, 0));
+            // To bits 4 and 5.
+            let four = _mm256_set1_epi64x(i64::from_le_bytes(*high));
+            let high = _mm256_rolv_epi64(four, _mm256_set_epi64x(62, 0, 2, 4));
+            // The bits of `low` where the third operand has ones, and of `high` elsewhere.
+            let both = _mm256_ternarylogic_epi64::<0xe4>(low, high, _mm256_set1_epi8(15));
+            _mm256_and_si256(both, _mm256_set1_epi8(63))
         }
     }
     #[inline(always)]
