@@ -52,10 +52,9 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     }
 }
 
-/// The planes of a group of blocks.
+/// A group of blocks.
 struct Group<'a> {
-    main: &'a [u8],
-    high: &'a [u8],
+    planes: Planes<'a>,
     /// Index of the group in its row.
     index: usize,
     /// Blocks of the group.
@@ -70,30 +69,27 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     blocks: usize,
     x: [Row; T],
 ) -> [Floats<S>; T] {
-    let [main, high, scales] = planes.bytes();
-    let first = row * blocks;
-    let main = &main[first * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES];
-    let high = &high[first * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES];
+    let [_, _, scales] = planes.bytes();
+    let (first, block_bytes) = (row * blocks, [E::MAIN_BYTES, E::HIGH_BYTES]);
+    let of_row = planes.blocks(block_bytes, first, blocks);
     // The scales of a row are a whole number of bytes for each block, or for each super-block of 8.
     let scales = &scales[first * E::GROUP_BYTES / E::GROUP_BLOCKS..];
     let mut sums = Sums::<S, T> {
         products: [[S::Floats::splat(0.0); 2]; T],
         offsets: [S::Floats::splat(0.0); T],
     };
-    let group = |index: usize, blocks: usize| Group {
-        main: &main[index * E::GROUP_BLOCKS * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES],
-        high: &high[index * E::GROUP_BLOCKS * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES],
-        index,
-        blocks,
-    };
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
-    for index in 0..groups {
-        let whole = group(index, E::GROUP_BLOCKS);
-        S::Floats::prefetch_ahead(whole.main, BLOCKS_AHEAD * E::MAIN_BYTES);
-        S::Floats::prefetch_ahead(whole.high, BLOCKS_AHEAD * E::HIGH_BYTES);
-        let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
+    let factors = scales.chunks_exact(E::GROUP_BYTES);
+    let of_groups = of_row.groups(block_bytes, E::GROUP_BLOCKS);
+    for (index, (planes, factors)) in of_groups.zip(factors).enumerate() {
+        planes.prefetch_ahead::<S::Floats>(block_bytes, BLOCKS_AHEAD);
         let factors = E::load_factors::<S>(factors);
-        sums.add_group::<E>(whole, factors, &x);
+        let group = Group {
+            planes,
+            index,
+            blocks: E::GROUP_BLOCKS,
+        };
+        sums.add_group::<E>(group, factors, &x);
     }
     if rest > 0 {
         let tail = &scales[groups * E::GROUP_BYTES..];
@@ -111,7 +107,12 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
             S::keep_first(factors[0], count),
             S::keep_first(factors[1], count),
         ];
-        sums.add_group::<E>(group(groups, rest), factors, &x);
+        let group = Group {
+            planes: of_row.blocks(block_bytes, groups * E::GROUP_BLOCKS, rest),
+            index: groups,
+            blocks: rest,
+        };
+        sums.add_group::<E>(group, factors, &x);
     }
     sums.total()
 }
@@ -135,6 +136,7 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
             self.offsets[t] = S::Floats::mul_add(offsets, sums, self.offsets[t]);
             factors[t] = S::Floats::mul(scales, S::Floats::load(&x[t].scales[group.index]));
         }
+        let [main, high, _] = group.planes.bytes();
         let (main_bytes, high_bytes) = (2 * E::MAIN_BYTES, 2 * E::HIGH_BYTES);
         // As many pairs as the group has, so that the indices below need no checks.
         let mut pairs = [&[][..]; T];
@@ -151,8 +153,8 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
                     break;
                 }
                 let q = E::load_integers::<S>(
-                    &group.main[pair * main_bytes..][..main_bytes],
-                    &group.high[pair * high_bytes..][..high_bytes],
+                    &main[pair * main_bytes..][..main_bytes],
+                    &high[pair * high_bytes..][..high_bytes],
                 );
                 for t in 0..T {
                     let factor = spread::<E, S>(factors[t], pair);
@@ -163,8 +165,8 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
         if group.blocks % 2 == 1 {
             let (mut low, mut top) = ([0; 64], [0; 64]);
             let pair = group.blocks / 2;
-            low[..E::MAIN_BYTES].copy_from_slice(&group.main[pair * main_bytes..]);
-            top[..E::HIGH_BYTES].copy_from_slice(&group.high[pair * high_bytes..]);
+            low[..E::MAIN_BYTES].copy_from_slice(&main[pair * main_bytes..]);
+            top[..E::HIGH_BYTES].copy_from_slice(&high[pair * high_bytes..]);
             let q = E::load_integers::<S>(&low, &top);
             for t in 0..T {
                 let factor = spread::<E, S>(factors[t], pair);
