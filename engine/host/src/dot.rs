@@ -131,8 +131,8 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         for t in 0..T {
             vectors[t] = &x[t][start * BLOCK..].as_chunks::<BLOCK>().0[..factors.len()];
         }
-        let of_row = planes.blocks(block_bytes, first + start, factors.len());
-        let of_groups = of_row.groups(block_bytes, GROUP);
+        let part = planes.blocks(block_bytes, first + start, factors.len());
+        let of_groups = part.groups(block_bytes, GROUP);
         for (g, (scales, group)) in groups.iter().zip(of_groups).enumerate() {
             group.prefetch_ahead::<S>(block_bytes, BLOCKS_AHEAD);
             let mut of_group = [&[[0.0; BLOCK]; GROUP]; T];
@@ -149,12 +149,12 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         }
         let done = groups.len() * GROUP;
         for (i, scales) in rest.iter().enumerate() {
-            let group = of_row.blocks(block_bytes, done + i, 1);
+            let block = part.blocks(block_bytes, done + i, 1);
             let mut of_block = [&[0.0; BLOCK]; T];
             for t in 0..T {
                 of_block[t] = &vectors[t][done + i];
             }
-            sums.add::<E>(group, 0, scales, of_block);
+            sums.add::<E>(block, 0, scales, of_block);
         }
     }
     sums.total()

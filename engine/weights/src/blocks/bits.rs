@@ -38,8 +38,8 @@ mod tests {
     use crate::blocks::{block_encoding::store_block, simd::Simd};
 
     /// Unpacks bytes on every instruction set that this machine has.
-    fn unpacked(bytes: [&[u8]; 3]) -> Vec<[Integers; 3]> {
-        fn all<S: Simd>(bytes: [&[u8]; 3]) -> [Integers; 3] {
+    fn unpacked(bytes: [&[u8]; 3]) -> Vec<[Integers; 4]> {
+        fn all<S: Simd>(bytes: [&[u8]; 3]) -> [Integers; 4] {
             let stored = |bytes: S::Bytes| {
                 let mut floats = [0.0; BLOCK];
                 store_block::<S>(S::u8_to_f32(bytes), &mut floats);
@@ -49,6 +49,10 @@ mod tests {
                 stored(S::unpack_4bit(bytes[0].try_into().unwrap())),
                 stored(S::unpack_2bit(bytes[1].try_into().unwrap())),
                 stored(S::unpack_1bit(bytes[2].try_into().unwrap())),
+                stored(S::unpack_6bit(
+                    bytes[0].try_into().unwrap(),
+                    bytes[1].try_into().unwrap(),
+                )),
             ]
         }
         let mut results = vec![all::<crate::blocks::Portable>(bytes)];
@@ -94,7 +98,9 @@ mod tests {
         pack_2bit(&q, &mut two);
         pack_1bit(&q, &mut one);
         for unpacked in unpacked([&low, &two, &one]) {
-            assert_eq!(unpacked, [15, 3, 1].map(|mask| q.map(|q| q & mask)));
+            let [four, two, one, six] = unpacked;
+            assert_eq!([four, two, one], [15, 3, 1].map(|mask| q.map(|q| q & mask)));
+            assert_eq!(six, q.map(|q| q & 15 | (q & 3) << 4));
         }
         // Bit 8k + g of the word belongs to weight 4g + k.
         let word = u32::from_le_bytes(one);

@@ -90,6 +90,10 @@ impl<'a> Planes<'a> {
 
     /// Splits these planes into groups of `count` blocks, and leaves what remains. Where the bytes of a block (main, high)
     /// and `count` are constants, reading the blocks needs no further checks.
+    ///
+    /// # Panics
+    ///
+    /// If a group has no bytes in the main plane.
     #[inline(always)]
     pub fn groups(&self, [main, high]: [usize; 2], count: usize) -> Groups<'a> {
         Groups {
