@@ -149,7 +149,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         }
         let done = groups.len() * GROUP;
         for (i, scales) in rest.iter().enumerate() {
-            let block = part.blocks(block_bytes, done + i, 1);
+            let block = planes.blocks(block_bytes, first + start + done + i, 1);
             let mut of_block = [&[0.0; BLOCK]; T];
             for t in 0..T {
                 of_block[t] = &vectors[t][done + i];

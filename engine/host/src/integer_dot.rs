@@ -79,10 +79,10 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
         offsets: [S::Floats::splat(0.0); T],
     };
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
-    let factors = scales.chunks_exact(E::GROUP_BYTES);
     let of_groups = of_row.groups(block_bytes, E::GROUP_BLOCKS);
-    for (index, (planes, factors)) in of_groups.zip(factors).enumerate() {
+    for (index, planes) in of_groups.enumerate() {
         planes.prefetch_ahead::<S::Floats>(block_bytes, BLOCKS_AHEAD);
+        let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);
         let group = Group {
             planes,
