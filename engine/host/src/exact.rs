@@ -44,7 +44,7 @@ impl Rows<'_> {
 impl Activations for Exact {
     const PLANES: usize = 4;
     type Rows<'a> = Rows<'a>;
-    type Panels = Vec<[f32; panel::TOKENS]>;
+    type Panels = panel::Panels;
     type Scratch = panel::Scratch;
 
     fn encoding(&self) -> Encoding {

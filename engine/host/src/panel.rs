@@ -4,7 +4,7 @@
 //! Tokens are packed into panels of [`TOKENS`], and rows are decoded into a scratch, [`DEPTH`] columns of [`ROWS`] rows at a
 //! time (after Goto and van de Geijn 2008).
 
-use std::ops::Range;
+use std::{cell::Cell, ops::Range};
 
 use rayon::prelude::*;
 
@@ -30,6 +30,15 @@ pub(super) const TOKENS: usize = 32;
 /// map to the same lines of the innermost cache.
 pub(super) const STRIDE: usize = DEPTH + 16;
 
+/// A column of a panel, or the sums of a row: vectors of tokens, in whole cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Lanes(pub(super) [[f32; 16]; TOKENS / 16]);
+
+impl Lanes {
+    pub(super) const ZERO: Lanes = Lanes([[0.0; 16]; _]);
+}
+
 /// Allocates the memory for decoded rows, 195 KiB.
 pub(super) fn scratch() -> Vec<f32> {
     vec![0.0; ROWS * STRIDE]
@@ -40,7 +49,7 @@ pub(super) struct Scratch {
     /// `[ROWS, STRIDE]`: decoded rows.
     rows: Vec<f32>,
     /// For each panel, the sums of these rows.
-    sums: Vec<[RowSums; ROWS]>,
+    sums: Vec<[Lanes; ROWS]>,
 }
 
 impl Scratch {
@@ -52,19 +61,39 @@ impl Scratch {
     }
 }
 
-/// Packs tokens of `width` columns into panels `[width, TOKENS]`. Missing tokens of the last panel are zero.
-pub(super) fn pack(x: &[&[f32]], width: usize) -> Vec<[f32; TOKENS]> {
-    let mut packed = vec![[0.0; TOKENS]; x.len().div_ceil(TOKENS) * width];
-    packed
+thread_local! {
+    /// The columns of panels that are not used any more: new memory is slow, because the system clears it.
+    static UNUSED: Cell<Vec<Lanes>> = const { Cell::new(Vec::new()) };
+}
+
+/// Packed tokens: panels of `width` columns.
+pub(super) struct Panels {
+    /// `[panels, width, TOKENS]`. Where the last panel lacks tokens, vectors without any have no meaning, and the others
+    /// end with zeros.
+    columns: Vec<Lanes>,
+    width: usize,
+}
+
+impl Drop for Panels {
+    fn drop(&mut self) {
+        UNUSED.set(std::mem::take(&mut self.columns));
+    }
+}
+
+/// Packs tokens of `width` columns, which is a multiple of 16.
+pub(super) fn pack(x: &[&[f32]], width: usize) -> Panels {
+    let mut columns = UNUSED.take();
+    columns.resize(x.len().div_ceil(TOKENS) * width, Lanes::ZERO);
+    columns
         .par_chunks_mut(width)
         .zip(x.par_chunks(TOKENS))
         .for_each(|(panel, x)| pack_panel(panel, x));
-    packed
+    Panels { columns, width }
 }
 
 simd! {
-    /// Packs at most [`TOKENS`] tokens, whose width is a multiple of 16, into a panel.
-    fn pack_panel(panel: &mut [[f32; TOKENS]], x: &[&[f32]]) where S: Simd {
+    /// Packs at most [`TOKENS`] tokens into a panel.
+    fn pack_panel(panel: &mut [Lanes], x: &[&[f32]]) where S: Simd {
         for (v, x) in x.chunks(16).enumerate() {
             for (i, panel) in panel.as_chunks_mut::<16>().0.iter_mut().enumerate() {
                 let mut rows = [S::splat(0.0); 16];
@@ -73,7 +102,7 @@ simd! {
                 }
                 let columns = S::transpose(rows);
                 for k in 0..16 {
-                    S::store(columns[k], &mut panel[k].as_chunks_mut().0[v]);
+                    S::store(columns[k], &mut panel[k].0[v]);
                 }
             }
         }
@@ -162,12 +191,12 @@ simd! {
     pub(super) fn multiply(
         encoding: Encoding,
         part: Part,
-        packed: &[[f32; TOKENS]],
+        panels: &Panels,
         bias: Option<&[f32]>,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) where S: Simd {
-        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, packed, bias, scratch, outs)
+        multiply_in::<S, { S::ROWS }, { S::VECTORS }, { S::ROWS_ALONE }>(encoding, part, panels, bias, scratch, outs)
     }
 }
 
@@ -176,15 +205,15 @@ simd! {
 fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
     encoding: Encoding,
     part: Part,
-    packed: &[[f32; TOKENS]],
+    panels: &Panels,
     bias: Option<&[f32]>,
     scratch: &mut Scratch,
     outs: &mut [&mut [f32]],
 ) {
-    let (rows, width) = (outs[0].len(), part.width);
+    let (rows, width) = (outs[0].len(), panels.width);
     scratch
         .sums
-        .resize(packed.len() / width, [[[0.0; 16]; _]; _]);
+        .resize(panels.columns.len() / width, [Lanes::ZERO; _]);
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
         for start in (0..width).step_by(DEPTH) {
@@ -197,10 +226,11 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
             let tiles = count.div_ceil(R) * outs.len().div_ceil(16 * V);
             let tiles = tiles * depth.div_ceil(INNER_DEPTH);
             let mut ahead = RowsAhead::new(encoding, part, [at, start], tiles);
-            let panels = packed.chunks_exact(width).zip(&mut scratch.sums);
+            let panels = panels.columns.chunks_exact(width);
+            let panels = panels.zip(&mut scratch.sums);
             for ((panel, sums), outs) in panels.zip(outs.chunks_mut(TOKENS)) {
                 if start == 0 {
-                    *sums = [[[0.0; 16]; _]; _];
+                    *sums = [Lanes::ZERO; _];
                 }
                 let is_last = start + depth == width;
                 if is_last {
@@ -228,29 +258,27 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
     }
 }
 
-/// Sums of a row, for each token of a panel.
-type RowSums = [[f32; 16]; TOKENS / 16];
-
 /// Adds the products of `count` rows of the scratch and `V` vectors of a panel, from vector `v` on.
 #[inline(always)]
 fn add_tiles<S: Simd, const R: usize, const V: usize>(
     rows: &[f32],
     count: usize,
-    panel: &[[f32; TOKENS]],
+    panel: &[Lanes],
     v: usize,
     ahead: &mut RowsAhead,
-    sums: &mut [RowSums; ROWS],
+    sums: &mut [Lanes; ROWS],
 ) {
-    for i in (0..count).step_by(R) {
+    for (tile, i) in (0..count).step_by(R).enumerate() {
         ahead.next_tile::<S>();
-        add_tile::<S, R, V>(&rows[i * STRIDE..], panel, v, &mut sums[i..i + R]);
+        let sums = &mut sums[i..i + R];
+        add_tile::<S, R, V>(&rows[i * STRIDE..], panel, v, tile, sums);
     }
 }
 
 /// Stores `count` rows of sums, plus a bias, in rows `first..` of the tokens' outputs.
 #[inline(always)]
 fn store_transposed<S: Simd>(
-    sums: &[RowSums; ROWS],
+    sums: &[Lanes; ROWS],
     bias: Option<&[f32]>,
     outs: &mut [&mut [f32]],
     first: usize,
@@ -266,7 +294,7 @@ fn store_transposed<S: Simd>(
         for (v, outs) in outs.chunks_mut(16).enumerate() {
             let mut rows = [S::splat(0.0); 16];
             for (row, sums) in rows.iter_mut().zip(&sums[at..]) {
-                *row = S::load(&sums[v]);
+                *row = S::load(&sums.0[v]);
             }
             for (out, tokens) in outs.iter_mut().zip(S::transpose(rows)) {
                 let out = &mut out[range.clone()];
@@ -288,7 +316,7 @@ simd! {
     pub(super) fn add_rows(
         scratch: &[f32],
         rows: usize,
-        packed: &[[f32; TOKENS]],
+        packed: &[Lanes],
         depth: usize,
         tokens: usize,
         outs: &mut [&mut [f32]],
@@ -301,21 +329,21 @@ simd! {
 fn add_rows_in<S: Simd, const R: usize, const V: usize>(
     scratch: &[f32],
     rows: usize,
-    packed: &[[f32; TOKENS]],
+    packed: &[Lanes],
     depth: usize,
     tokens: usize,
     outs: &mut [&mut [f32]],
 ) {
     for (first, panel) in (0..tokens).step_by(TOKENS).zip(packed.chunks_exact(depth)) {
-        for i in (0..rows).step_by(R) {
+        for (tile, i) in (0..rows).step_by(R).enumerate() {
             for v in (0..TOKENS.min(tokens - first).div_ceil(16)).step_by(V) {
-                let mut tile = [[[0.0; 16]; TOKENS / 16]; R];
-                add_tile::<S, R, V>(&scratch[i * STRIDE..], panel, v, &mut tile);
+                let mut sums = [Lanes::ZERO; R];
+                add_tile::<S, R, V>(&scratch[i * STRIDE..], panel, v, tile, &mut sums);
                 let at = first + 16 * v;
                 let count = (16 * V).min(tokens - at);
-                for (out, row) in outs[i..].iter_mut().zip(&tile) {
+                for (out, row) in outs[i..].iter_mut().zip(&sums) {
                     let out = &mut out[at..at + count];
-                    for (out, sum) in out.iter_mut().zip(row[v..].as_flattened()) {
+                    for (out, sum) in out.iter_mut().zip(row.0[v..].as_flattened()) {
                         *out += sum;
                     }
                 }
@@ -325,17 +353,27 @@ fn add_rows_in<S: Simd, const R: usize, const V: usize>(
 }
 
 /// Adds the products of `R` rows of the scratch and `V` vectors of 16 tokens of a panel, from vector `v` on.
+///
+/// It begins to load one column in [`COLUMNS`] of those that lie [`INNER_DEPTH`] further on, so that as many consecutive
+/// tiles load all of them. CPUs prefetch too late where the panels are larger than the second cache.
 #[inline(always)]
 fn add_tile<S: Simd, const R: usize, const V: usize>(
     rows: &[f32],
-    panel: &[[f32; TOKENS]],
+    panel: &[Lanes],
     v: usize,
-    out: &mut [RowSums],
+    tile: usize,
+    out: &mut [Lanes],
 ) {
     let rows: [&[f32]; R] = std::array::from_fn(|r| &rows[r * STRIDE..][..panel.len()]);
     let mut sums = [[S::splat(0.0); V]; R];
     let (turns, rest) = panel.as_chunks::<COLUMNS>();
+    let loaded = tile % COLUMNS;
     for (i, columns) in turns.iter().enumerate() {
+        let Lanes(column) = &columns[loaded];
+        S::prefetch_ahead(
+            bytemuck::cast_slice(column),
+            INNER_DEPTH * size_of::<Lanes>(),
+        );
         for (k, column) in columns.iter().enumerate() {
             // SAFETY: every row is as long as the panel.
             unsafe { add_column::<S, R, V>(&rows, COLUMNS * i + k, column, v, &mut sums) };
@@ -347,7 +385,7 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
     }
     for r in 0..R {
         for i in 0..V {
-            let out = &mut out[r][(v + i) % 2];
+            let out = &mut out[r].0[(v + i) % 2];
             S::store(S::add(S::load(out), sums[r][i]), out);
         }
     }
@@ -361,14 +399,13 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
 unsafe fn add_column<S: Simd, const R: usize, const V: usize>(
     rows: &[&[f32]; R],
     k: usize,
-    tokens: &[f32; TOKENS],
+    tokens: &Lanes,
     v: usize,
     sums: &mut [[S::Floats; V]; R],
 ) {
-    let (vectors, _) = tokens.as_chunks::<16>();
     let mut x = [S::splat(0.0); V];
     for i in 0..V {
-        x[i] = S::load(&vectors[(v + i) % 2]);
+        x[i] = S::load(&tokens.0[(v + i) % 2]);
     }
     for r in 0..R {
         // SAFETY: the caller guarantees the length.

@@ -8,7 +8,7 @@ use wisp_weights::blocks::simd;
 use super::call::{Attention, cap};
 use crate::{
     math::exp_sum,
-    panel::{self, STRIDE, TOKENS as LANES, add_rows},
+    panel::{self, Lanes, STRIDE, TOKENS as LANES, add_rows},
 };
 
 /// Queries of a block: its tokens times the heads that share a KV head.
@@ -24,9 +24,9 @@ struct Scratch {
     /// `[ROWS, STRIDE]`: the scores, later the weights, of the current positions.
     scores: Vec<f32>,
     /// Keys of the current positions, as panels `[head_dim, LANES positions]`.
-    keys: Vec<[f32; LANES]>,
+    keys: Vec<Lanes>,
     /// Values of the current positions, as panels `[POSITIONS, LANES elements]`.
-    values: Vec<[f32; LANES]>,
+    values: Vec<Lanes>,
     /// `[ROWS, value_dim]`: the sums of weighted values.
     sums: Vec<f32>,
     /// Decoded keys and values, `[POSITIONS, head_dim]` each.
@@ -39,8 +39,8 @@ pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
     let mut scratch = Scratch {
         queries: panel::scratch(),
         scores: panel::scratch(),
-        keys: vec![[0.0; LANES]; POSITIONS / LANES * head_dim],
-        values: vec![[0.0; LANES]; value_dim.div_ceil(LANES) * POSITIONS],
+        keys: vec![Lanes::ZERO; POSITIONS / LANES * head_dim],
+        values: vec![Lanes::ZERO; value_dim.div_ceil(LANES) * POSITIONS],
         sums: vec![0.0; ROWS * value_dim],
         decoded: Default::default(),
     };
@@ -108,10 +108,10 @@ fn pack(call: &Attention, at: [usize; 3], count: usize, s: &mut Scratch) {
     for i in 0..count {
         let keys = &mut s.keys[i / LANES * head_dim..][..head_dim];
         for (lanes, k) in keys.iter_mut().zip(all_keys.get(i)) {
-            lanes[i % LANES] = *k;
+            lanes.0.as_flattened_mut()[i % LANES] = *k;
         }
         for (c, v) in all_values.get(i)[..value_dim].chunks(LANES).enumerate() {
-            s.values[c * count + i][..v.len()].copy_from_slice(v);
+            s.values[c * count + i].0.as_flattened_mut()[..v.len()].copy_from_slice(v);
         }
     }
 }
