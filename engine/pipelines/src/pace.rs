@@ -9,9 +9,9 @@ use super::batch::Batch;
 /// each step, shorter steps would cost much of the speed of prefill.
 const STEP_SECONDS: f64 = 1.0;
 
-/// Prompt tokens of the first step, before anything has been measured, and the least that a step
-/// takes together.
-const FEWEST_TOKENS: u64 = 16;
+/// Prompt tokens that kernels multiply with a weight together: 17 take almost as long as 32. Steps take whole multiples
+/// where they can, and the first step one, before anything has been measured.
+const TILE: u64 = 32;
 
 /// By how much the work of a step grows at most from one step to the next.
 const GROWTH: u64 = 4;
@@ -33,7 +33,7 @@ impl Pace {
         }
         Pace {
             prompt_tokens: match splits_prompts {
-                true => FEWEST_TOKENS,
+                true => TILE,
                 false => u64::MAX,
             },
             decode_steps: 1,
@@ -76,11 +76,24 @@ impl Pace {
         let tokens = batch.tokens() as u64;
         if batch.sequences.iter().all(|part| part.tokens.len() == 1) {
             self.decode_steps = next(batch.steps as u64, seconds).max(1);
-        } else if self.prompt_tokens < u64::MAX && tokens >= FEWEST_TOKENS {
-            let tokens = next(tokens, seconds);
-            self.prompt_tokens = (tokens - tokens % FEWEST_TOKENS).max(FEWEST_TOKENS);
+        } else if self.prompt_tokens < u64::MAX
+            // A step of few tokens takes longer for each of them.
+            && (tokens >= self.prompt_tokens / 2 || seconds > STEP_SECONDS)
+        {
+            let tiles = (next(tokens, seconds) + TILE / 2) / TILE;
+            self.prompt_tokens = (tiles * TILE).max(TILE);
         }
     }
+}
+
+/// Returns how many of the last `rest` tokens of a prompt the next step takes, which may take `most`. The steps of a prompt
+/// take about as many, because few tokens take longer for each of them.
+pub(crate) fn part_of_prompt(rest: usize, most: usize) -> usize {
+    if rest <= most || most == 0 {
+        return rest.min(most);
+    }
+    let part = rest.div_ceil(rest.div_ceil(most));
+    part.next_multiple_of(TILE as usize).min(most)
 }
 
 /// Returns how much work the next step may take, after `work` took `seconds`.
@@ -135,19 +148,43 @@ mod tests {
 
     #[test]
     fn chunks_grow_to_the_limit_on_a_fast_device() {
-        assert_eq!(
-            steps(&mut Pace::new(true), 1e-5, 5),
-            [16, 64, 256, 512, 512]
-        );
+        assert_eq!(steps(&mut Pace::new(true), 1e-5, 4), [32, 128, 512, 512]);
     }
 
     #[test]
     fn chunks_take_a_second_on_a_slow_device() {
         let mut pace = Pace::new(true);
-        assert_eq!(steps(&mut pace, 2e-3, 4), [16, 64, 256, 496]);
+        assert_eq!(steps(&mut pace, 2.1e-3, 4), [32, 128, 480, 480]);
         // It becomes slower still.
-        assert_eq!(steps(&mut pace, 1e-2, 2), [496, 96]);
-        assert_eq!(steps(&mut pace, 1.0, 2), [96, 16]);
+        assert_eq!(steps(&mut pace, 1e-2, 2), [480, 96]);
+        assert_eq!(steps(&mut pace, 1.0, 2), [96, 32]);
+    }
+
+    #[test]
+    fn the_few_tokens_at_the_end_of_a_prompt_do_not_slow_down_the_next_one() {
+        let mut pace = Pace::of(96, 1);
+        pace.observe(&batch(16, 1), 0.4);
+        assert_eq!(pace.prompt_tokens(), 96);
+        pace.observe(&batch(16, 1), 1.6);
+        assert_eq!(pace.prompt_tokens(), 32);
+    }
+
+    #[test]
+    fn the_steps_of_a_prompt_take_about_as_many_tokens() {
+        let steps = |mut rest: usize, most: usize| {
+            let mut steps = Vec::new();
+            while rest > 0 {
+                steps.push(part_of_prompt(rest, most));
+                rest -= steps[steps.len() - 1];
+            }
+            steps
+        };
+        assert_eq!(steps(256, 96), [96, 96, 64]);
+        assert_eq!(steps(520, 512), [288, 232]);
+        assert_eq!(steps(100, 96), [64, 36]);
+        assert_eq!(steps(96, 96), [96]);
+        assert_eq!(steps(5, 2), [2, 2, 1]);
+        assert_eq!(part_of_prompt(5, 0), 0);
     }
 
     #[test]

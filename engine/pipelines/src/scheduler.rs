@@ -17,7 +17,7 @@ use super::{
     kv_cache::{BlockTable, PagePool, PrefixHits},
     limits::ModelLimits,
     log_probabilities::TokenScore,
-    pace::Pace,
+    pace::{Pace, part_of_prompt},
     request::{FinishReason, Request, RequestError, RequestId, Sequence},
     utilization::Utilization,
 };
@@ -212,7 +212,7 @@ impl Scheduler {
             let mut len = sequence.missing().min(budget);
             let is_chunk = len > 1;
             if is_chunk {
-                len = len.min(prompt_budget);
+                len = part_of_prompt(sequence.missing(), budget.min(prompt_budget));
             }
             let scores = sequence.scores_prompt() && len > 0;
             if scores {

@@ -3,7 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::TextGenerator;
-use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError, pace::Timer};
+use crate::{
+    Adapter, Batch, BatchSequence, PipelineError, RequestError,
+    pace::{Timer, part_of_prompt},
+};
 
 impl TextGenerator {
     /// Like [`Self::logits`], but blocks the thread.
@@ -72,7 +75,8 @@ impl TextGenerator {
         let most = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
         let (mut start, mut rest) = (0, tokens);
         while !rest.is_empty() {
-            let part = &rest[..rest.len().min(most).min(self.pace.prompt_tokens())];
+            let most = most.min(self.pace.prompt_tokens());
+            let part = &rest[..part_of_prompt(rest.len(), most)];
             let end = u64::from(start) + part.len() as u64;
             let pages: Vec<u32> = (0..end.div_ceil(limits.page_size.into()) as u32).collect();
             let sequence = BatchSequence {
