@@ -4,7 +4,10 @@
 //! Tokens are packed into panels of [`TOKENS`], and rows are decoded into a scratch, [`DEPTH`] columns of [`ROWS`] rows at a
 //! time (after Goto and van de Geijn 2008).
 
-use std::{cell::Cell, ops::Range};
+use std::{
+    ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use rayon::prelude::*;
 
@@ -61,9 +64,11 @@ impl Scratch {
     }
 }
 
-thread_local! {
-    /// The columns of panels that are not used any more: new memory is slow, because the system clears it.
-    static UNUSED: Cell<Vec<Lanes>> = const { Cell::new(Vec::new()) };
+/// The columns of panels that are not used any more: new memory is slow, because the system clears it.
+static UNUSED: Mutex<Vec<Lanes>> = Mutex::new(Vec::new());
+
+fn unused() -> MutexGuard<'static, Vec<Lanes>> {
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Packed tokens: panels of `width` columns.
@@ -76,13 +81,13 @@ pub(super) struct Panels {
 
 impl Drop for Panels {
     fn drop(&mut self) {
-        UNUSED.set(std::mem::take(&mut self.columns));
+        *unused() = std::mem::take(&mut self.columns);
     }
 }
 
 /// Packs tokens of `width` columns, which is a multiple of 16.
 pub(super) fn pack(x: &[&[f32]], width: usize) -> Panels {
-    let mut columns = UNUSED.take();
+    let mut columns = std::mem::take(&mut *unused());
     columns.resize(x.len().div_ceil(TOKENS) * width, Lanes::ZERO);
     columns
         .par_chunks_mut(width)
@@ -364,7 +369,7 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
     tile: usize,
     out: &mut [Lanes],
 ) {
-    let rows: [&[f32]; R] = std::array::from_fn(|r| &rows[r * STRIDE..][..panel.len()]);
+    let rows = &rows[..(R - 1) * STRIDE + panel.len()];
     let mut sums = [[S::splat(0.0); V]; R];
     let (turns, rest) = panel.as_chunks::<COLUMNS>();
     let loaded = tile % COLUMNS;
@@ -375,13 +380,13 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
             INNER_DEPTH * size_of::<Lanes>(),
         );
         for (k, column) in columns.iter().enumerate() {
-            // SAFETY: every row is as long as the panel.
-            unsafe { add_column::<S, R, V>(&rows, COLUMNS * i + k, column, v, &mut sums) };
+            // SAFETY: the rows are as long as the panel, which has this column.
+            unsafe { add_column::<S, R, V>(rows, COLUMNS * i + k, column, v, &mut sums) };
         }
     }
     for (k, column) in (COLUMNS * turns.len()..).zip(rest) {
         // SAFETY: as above.
-        unsafe { add_column::<S, R, V>(&rows, k, column, v, &mut sums) };
+        unsafe { add_column::<S, R, V>(rows, k, column, v, &mut sums) };
     }
     for r in 0..R {
         for i in 0..V {
@@ -391,13 +396,13 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// Adds the products of column `k` of `R` rows and of `V` vectors of tokens.
+/// Adds the products of column `k` of `R` rows of the scratch and of `V` vectors of tokens.
 ///
 /// # Safety
-/// Each row must have more than `k` elements.
+/// There must be more than `(R - 1) * STRIDE + k` elements of rows.
 #[inline(always)]
 unsafe fn add_column<S: Simd, const R: usize, const V: usize>(
-    rows: &[&[f32]; R],
+    rows: &[f32],
     k: usize,
     tokens: &Lanes,
     v: usize,
@@ -409,7 +414,7 @@ unsafe fn add_column<S: Simd, const R: usize, const V: usize>(
     }
     for r in 0..R {
         // SAFETY: the caller guarantees the length.
-        let w = S::splat(unsafe { *rows[r].get_unchecked(k) });
+        let w = S::splat(unsafe { *rows.get_unchecked(r * STRIDE + k) });
         for i in 0..V {
             sums[r][i] = S::mul_add(w, x[i], sums[r][i]);
         }
