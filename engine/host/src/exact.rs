@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::args::Args;
 use super::dot::{self, MAX_VECTORS};
 use super::error::HostError;
-use super::matmul::Activations;
+use super::matmul::{Activations, Memory};
 use super::panel::{self, Part};
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::{BlockEncoding, Planes};
@@ -82,19 +82,20 @@ impl Activations for Exact {
         (self.dots)(planes, first, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: &[usize]) -> Self::Panels {
+    fn pack(&self, x: &Rows, rows: &[usize], panels: &mut panel::Panels) {
         let rows: Vec<&[f32]> = rows.iter().map(|row| x.row(*row)).collect();
-        panel::pack(&rows, x.width)
+        panel::pack(&rows, x.width, panels);
     }
 
-    fn scratch() -> panel::Scratch {
-        panel::Scratch::new()
+    fn memory() -> &'static Memory<Self> {
+        static MEMORY: Memory<Exact> = Memory::new();
+        &MEMORY
     }
 
     fn multiply(
         &self,
         part: Part,
-        panels: &Self::Panels,
+        panels: &panel::Panels,
         bias: Option<&[f32]>,
         scratch: &mut panel::Scratch,
         outs: &mut [&mut [f32]],

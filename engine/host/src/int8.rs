@@ -7,7 +7,7 @@ use super::int8_rows::{Row, Rows};
 use super::integer_dot;
 use super::integer_panel::{self, Panels, Scratch};
 use super::integer_rows::Decoder;
-use super::matmul::Activations;
+use super::matmul::{Activations, Memory};
 use super::panel::Part;
 use wisp_types::Encoding;
 use wisp_weights::blocks::{IntegerEncoding, Planes};
@@ -67,12 +67,13 @@ impl Activations for Int8 {
         (self.dots)(planes, first, x.blocks, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: &[usize]) -> Panels {
-        integer_panel::pack(x, self.halves, self.zero, rows)
+    fn pack(&self, x: &Rows, rows: &[usize], panels: &mut Panels) {
+        integer_panel::pack(x, self.halves, self.zero, rows, panels);
     }
 
-    fn scratch() -> Scratch {
-        Scratch::new()
+    fn memory() -> &'static Memory<Self> {
+        static MEMORY: Memory<Int8> = Memory::new();
+        &MEMORY
     }
 
     fn multiply(

@@ -22,10 +22,11 @@ const INNER_DEPTH: usize = 256;
 /// Four columns of a token.
 type Quad = [i8; 4];
 
-/// Many tokens.
+/// Many tokens. What the last panel holds in place of missing tokens has no meaning.
+#[derive(Default)]
 pub(super) struct Panels {
     tokens: usize,
-    /// `[panels, width / 4, TOKENS]`; missing tokens of the last panel are zero.
+    /// `[panels, width / 4, TOKENS]`
     quads: Vec<[Quad; TOKENS]>,
     /// `[panels, width / 32, TOKENS]`
     scales: Vec<[f32; TOKENS]>,
@@ -38,18 +39,16 @@ pub(super) struct Panels {
 
 /// Packs some rows, for weights whose halves of blocks have scales of their own or do not, and whose
 /// integer `zero` stands for the weight 0.
-pub(super) fn pack(x: &Rows, halves: bool, zero: i32, rows: &[usize]) -> Panels {
+pub(super) fn pack(x: &Rows, halves: bool, zero: i32, rows: &[usize], panels: &mut Panels) {
     let tokens = rows.len();
     let count = tokens.div_ceil(TOKENS);
     let (blocks, width) = (x.blocks, x.blocks * BLOCK);
     let parts = blocks * if halves { 2 } else { 1 };
-    let mut panels = Panels {
-        tokens,
-        quads: vec![[[0; 4]; TOKENS]; count * width / 4],
-        scales: vec![[0.0; TOKENS]; count * blocks],
-        sums: vec![[0.0; TOKENS]; count * parts],
-        zeros: vec![[0; TOKENS]; count * parts],
-    };
+    panels.tokens = tokens;
+    panels.quads.resize(count * width / 4, [[0; 4]; _]);
+    panels.scales.resize(count * blocks, [0.0; _]);
+    panels.sums.resize(count * parts, [0.0; _]);
+    panels.zeros.resize(count * parts, [0; _]);
     panels
         .quads
         .par_chunks_exact_mut(width / 4)
@@ -81,7 +80,6 @@ pub(super) fn pack(x: &Rows, halves: bool, zero: i32, rows: &[usize]) -> Panels 
                 }
             }
         });
-    panels
 }
 
 /// The memory of a task.
@@ -94,8 +92,8 @@ pub(super) struct Scratch {
 /// Sums of a token, for each row that is decoded.
 type RowSums = [[f32; LANES]; ROWS / LANES];
 
-impl Scratch {
-    pub(super) fn new() -> Scratch {
+impl Default for Scratch {
+    fn default() -> Scratch {
         Scratch {
             rows: DecodedRows::new(),
             sums: Vec::new(),

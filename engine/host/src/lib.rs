@@ -21,6 +21,7 @@ mod integer_rows;
 mod math;
 mod paged;
 mod panel;
+mod pool;
 mod spans;
 
 mod argmax;

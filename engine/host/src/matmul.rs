@@ -1,8 +1,6 @@
 //! `matmul.<encoding>`, `matmul_gated.<encoding>` and their variants for activations in 8 bits: products with an
 //! encoded weight.
 
-use std::sync::{Mutex, PoisonError};
-
 use rayon::prelude::*;
 use wisp_shaders::params::{MatmulGatedParams, MatmulParams};
 
@@ -11,6 +9,7 @@ use super::dot::MAX_VECTORS;
 use super::error::HostError;
 use super::gated;
 use super::panel::{self, Part};
+use super::pool::Pool;
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::Planes;
 
@@ -26,15 +25,15 @@ const MANY_TOKENS: usize = 256;
 
 /// A format of the rows that a weight is multiplied by. A value holds the functions for one encoding of weights, so that
 /// what does not depend on the encoding is compiled once for each format.
-pub(super) trait Activations: Sync {
+pub(super) trait Activations: Sized + Sync + 'static {
     /// The number of the binding of the weight's first plane.
     const PLANES: usize;
     /// The rows of a call.
     type Rows<'a>: Sync;
     /// Many rows, packed for products.
-    type Panels: Sync;
+    type Panels: Default + Send + Sync + 'static;
     /// Memory of a task, for decoded rows of the weight.
-    type Scratch: Send;
+    type Scratch: Default + Send + 'static;
 
     /// Returns the weight's encoding.
     fn encoding(&self) -> Encoding;
@@ -59,10 +58,10 @@ pub(super) trait Activations: Sync {
     );
 
     /// Packs some rows.
-    fn pack(&self, x: &Self::Rows<'_>, rows: &[usize]) -> Self::Panels;
+    fn pack(&self, x: &Self::Rows<'_>, rows: &[usize], panels: &mut Self::Panels);
 
-    /// Allocates the scratch of a task.
-    fn scratch() -> Self::Scratch;
+    /// Returns the memory of all products.
+    fn memory() -> &'static Memory<Self>;
 
     /// Computes `outs[t][i]`, the product of the weight's row `part.first + i` and the packed row `t`, plus `bias[i]`.
     fn multiply(
@@ -73,6 +72,21 @@ pub(super) trait Activations: Sync {
         scratch: &mut Self::Scratch,
         outs: &mut [&mut [f32]],
     );
+}
+
+/// Memory that no product uses at the moment.
+pub(super) struct Memory<A: Activations> {
+    panels: Pool<A::Panels>,
+    scratches: Pool<A::Scratch>,
+}
+
+impl<A: Activations> Memory<A> {
+    pub(super) const fn new() -> Memory<A> {
+        Memory {
+            panels: Pool::new(),
+            scratches: Pool::new(),
+        }
+    }
 }
 
 /// The twin of `matmul.wgsl`.
@@ -112,11 +126,13 @@ pub(super) fn matmul<A: Activations>(activations: &A, args: &Args) -> Result<(),
         blocks,
         rows,
         bias,
-        scratches: &Scratches::new(),
     };
     product.multiply(out);
     Ok(())
 }
+
+/// The products of a gated weight that no call uses, `[tokens, 2 * rows]`.
+static BOTH: Pool<Vec<f32>> = Pool::new();
 
 /// The twin of `matmul.wgsl` with `gated`.
 pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Result<(), HostError> {
@@ -139,7 +155,6 @@ pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Resu
     if rows == 0 || p.tokens == 0 || cols == 0 {
         return Ok(());
     }
-    let mut both = vec![0.0; p.tokens as usize * both_rows];
     let product = Product {
         activations,
         x: &x,
@@ -149,32 +164,16 @@ pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Resu
         blocks,
         rows: both_rows,
         bias,
-        scratches: &Scratches::new(),
     };
-    product.multiply(both.chunks_exact_mut(both_rows).collect());
-    let tokens = out
-        .par_chunks_exact_mut(rows)
-        .zip(both.par_chunks_exact(both_rows));
-    tokens.for_each(|(out, both)| gate(&both[..rows], &both[rows..], out));
+    BOTH.lend(|both| {
+        both.resize(p.tokens as usize * both_rows, 0.0);
+        product.multiply(both.chunks_exact_mut(both_rows).collect());
+        let tokens = out
+            .par_chunks_exact_mut(rows)
+            .zip(both.par_chunks_exact(both_rows));
+        tokens.for_each(|(out, both)| gate(&both[..rows], &both[rows..], out));
+    });
     Ok(())
-}
-
-/// The scratches of a call that no task uses at the moment. Allocating one costs as much as a short task.
-pub(super) struct Scratches<A: Activations>(Mutex<Vec<A::Scratch>>);
-
-impl<A: Activations> Scratches<A> {
-    pub(super) fn new() -> Scratches<A> {
-        Scratches(Mutex::new(Vec::new()))
-    }
-
-    fn lend<R>(&self, task: impl FnOnce(&mut A::Scratch) -> R) -> R {
-        let unused = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let scratch = unused().pop();
-        let mut scratch = scratch.unwrap_or_else(A::scratch);
-        let result = task(&mut scratch);
-        unused().push(scratch);
-        result
-    }
 }
 
 /// One product with checked arguments.
@@ -190,7 +189,6 @@ pub(super) struct Product<'a, 'x, A: Activations> {
     pub(super) blocks: usize,
     pub(super) rows: usize,
     pub(super) bias: Option<&'a [f32]>,
-    pub(super) scratches: &'a Scratches<A>,
 }
 
 impl<A: Activations> Product<'_, '_, A> {
@@ -255,18 +253,21 @@ impl<A: Activations> Product<'_, '_, A> {
                     task.push(out);
                 }
             }
-            let panels = self.activations.pack(self.x, inputs);
             let tasks = tasks.into_par_iter().enumerate();
-            tasks.for_each(|(task, mut outs)| {
-                let bias = self.bias.map(|bias| &bias[task * rows..]);
-                let part = Part {
-                    planes: self.planes,
-                    first: self.first + task * rows,
-                    width: self.blocks * BLOCK,
-                };
-                self.scratches.lend(|scratch| {
-                    self.activations
-                        .multiply(part, &panels, bias, scratch, &mut outs);
+            let memory = A::memory();
+            memory.panels.lend(|panels| {
+                self.activations.pack(self.x, inputs, panels);
+                tasks.for_each(|(task, mut outs)| {
+                    let bias = self.bias.map(|bias| &bias[task * rows..]);
+                    let part = Part {
+                        planes: self.planes,
+                        first: self.first + task * rows,
+                        width: self.blocks * BLOCK,
+                    };
+                    memory.scratches.lend(|scratch| {
+                        self.activations
+                            .multiply(part, panels, bias, scratch, &mut outs);
+                    });
                 });
             });
         }

@@ -8,7 +8,7 @@ use wisp_shaders::params::MatmulExpertsParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
-use super::matmul::{Activations, Product, Scratches};
+use super::matmul::{Activations, Product};
 use wisp_types::encoding::BLOCK;
 
 /// The twin of `matmul.wgsl` with `experts`.
@@ -45,7 +45,6 @@ pub(super) fn matmul_experts<A: Activations>(
         return Ok(());
     }
     let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
-    let scratches = Scratches::new();
     let groups = groups(&ids, out.chunks_exact_mut(rows));
     groups.into_par_iter().for_each(|group| {
         // The expert's rows, numbered over all experts and clamped to this chunk.
@@ -64,7 +63,6 @@ pub(super) fn matmul_experts<A: Activations>(
             blocks,
             rows: to - from,
             bias: None,
-            scratches: &scratches,
         };
         let outs = group.outs.into_iter();
         product.multiply(outs.map(|out| &mut out[from - start..to - start]).collect());

@@ -4,10 +4,7 @@
 //! Tokens are packed into panels of [`TOKENS`], and rows are decoded into a scratch, [`DEPTH`] columns of [`ROWS`] rows at a
 //! time (after Goto and van de Geijn 2008).
 
-use std::{
-    ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -55,8 +52,8 @@ pub(super) struct Scratch {
     sums: Vec<[Lanes; ROWS]>,
 }
 
-impl Scratch {
-    pub(super) fn new() -> Scratch {
+impl Default for Scratch {
+    fn default() -> Scratch {
         Scratch {
             rows: scratch(),
             sums: Vec::new(),
@@ -64,14 +61,8 @@ impl Scratch {
     }
 }
 
-/// The columns of panels that are not used any more: new memory is slow, because the system clears it.
-static UNUSED: Mutex<Vec<Lanes>> = Mutex::new(Vec::new());
-
-fn unused() -> MutexGuard<'static, Vec<Lanes>> {
-    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Packed tokens: panels of `width` columns.
+#[derive(Default)]
 pub(super) struct Panels {
     /// `[panels, width, TOKENS]`. Where the last panel lacks tokens, vectors without any have no meaning, and the others
     /// end with zeros.
@@ -79,21 +70,15 @@ pub(super) struct Panels {
     width: usize,
 }
 
-impl Drop for Panels {
-    fn drop(&mut self) {
-        *unused() = std::mem::take(&mut self.columns);
-    }
-}
-
 /// Packs tokens of `width` columns, which is a multiple of 16.
-pub(super) fn pack(x: &[&[f32]], width: usize) -> Panels {
-    let mut columns = std::mem::take(&mut *unused());
+pub(super) fn pack(x: &[&[f32]], width: usize, panels: &mut Panels) {
+    panels.width = width;
+    let columns = &mut panels.columns;
     columns.resize(x.len().div_ceil(TOKENS) * width, Lanes::ZERO);
     columns
         .par_chunks_mut(width)
         .zip(x.par_chunks(TOKENS))
         .for_each(|(panel, x)| pack_panel(panel, x));
-    Panels { columns, width }
 }
 
 simd! {
