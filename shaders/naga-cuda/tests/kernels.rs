@@ -81,7 +81,7 @@ const SPILLED_BYTES: u32 = 64;
 fn kernels_compile_and_stay_in_registers() {
     let Some(nvrtc) = Nvrtc::load() else { return };
     let all = std::env::var_os("NVRTC_ALL").is_some();
-    let step = if all { 1 } else { 40 };
+    let step = if all { 1 } else { 120 };
     let kernels: Vec<_> = kernels()
         .iter()
         .filter(|kernel| is_supported(kernel))

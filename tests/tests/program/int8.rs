@@ -172,6 +172,7 @@ fn bench_compares_two_precisions() {
         );
     }
     assert_eq!(json["precisions"][1]["prefill"]["tokens"], 12);
+    assert_eq!(json["kv_cache_format"], "float32");
     let table = bench(&[]).succeeded().stdout;
     assert!(table.contains("int8 against exact: prefill"), "{table}");
     let refused = bench(&["--precision", "f16"]);

@@ -8,6 +8,7 @@ use serde::Serialize;
 use wisp_engine::{
     device::measure::Ceilings,
     pipelines::{
+        KvCacheFormat,
         benchmark::{Rate, Speed, speeds_blocking, warm_up_blocking},
         text_generation::TextGenerator,
     },
@@ -28,6 +29,7 @@ struct Comparison {
     device: String,
     /// The class of kernels; `None` on the host.
     device_class: Option<&'static str>,
+    kv_cache_format: KvCacheFormat,
     runs: u32,
     ceilings: Ceilings,
     /// The exact precision, then the other one.
@@ -92,6 +94,7 @@ impl Bench {
             model: settings.name(),
             device,
             device_class: session.device().info().device_class(),
+            kv_cache_format: generator.limits().cache_format.into(),
             runs: self.runs,
             prefill_ratio: speed.prefill.median / exact_speed.prefill.median,
             decode_ratio: speed.decode.median / exact_speed.decode.median,
