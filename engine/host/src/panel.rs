@@ -373,10 +373,11 @@ fn add_tile<S: Simd, const R: usize, const V: usize>(
         // SAFETY: as above.
         unsafe { add_column::<S, R, V>(rows, k, column, v, &mut sums) };
     }
-    for (out, sums) in out.iter_mut().zip(sums) {
-        for (i, sum) in sums.into_iter().enumerate() {
-            let out = &mut out.0[(v + i) % 2];
-            S::store(S::add(S::load(out), sum), out);
+    for r in 0..R {
+        let Lanes(out) = &mut out[r];
+        for i in 0..V {
+            let out = &mut out[(v + i) % 2];
+            S::store(S::add(S::load(out), sums[r][i]), out);
         }
     }
 }
@@ -394,14 +395,15 @@ unsafe fn add_column<S: Simd, const R: usize, const V: usize>(
     sums: &mut [[S::Floats; V]; R],
 ) {
     let mut x = [S::splat(0.0); V];
-    for (i, x) in x.iter_mut().enumerate() {
-        *x = S::load(&tokens.0[(v + i) % 2]);
+    let Lanes(tokens) = tokens;
+    for i in 0..V {
+        x[i] = S::load(&tokens[(v + i) % 2]);
     }
     for (r, sums) in sums.iter_mut().enumerate() {
         // SAFETY: the caller guarantees the length.
         let w = S::splat(unsafe { *rows.get_unchecked(r * STRIDE + k) });
-        for (sum, x) in sums.iter_mut().zip(x) {
-            *sum = S::mul_add(w, x, *sum);
+        for i in 0..V {
+            sums[i] = S::mul_add(w, x[i], sums[i]);
         }
     }
 }
