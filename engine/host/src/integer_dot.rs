@@ -107,8 +107,10 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
             S::keep_first(factors[0], count),
             S::keep_first(factors[1], count),
         ];
+        let planes = of_row.blocks(block_bytes, groups * E::GROUP_BLOCKS, rest);
+        planes.prefetch_ahead::<S::Floats>(block_bytes, BLOCKS_AHEAD);
         let group = Group {
-            planes: of_row.blocks(block_bytes, groups * E::GROUP_BLOCKS, rest),
+            planes,
             index: groups,
             blocks: rest,
         };

@@ -13,8 +13,8 @@ use super::pool::Pool;
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::Planes;
 
-/// Rows of one parallel task for few tokens.
-const ROWS: usize = 16;
+/// Rows of one parallel task for few tokens. Short rows take as long as the beginning of a task.
+const ROWS: usize = 32;
 
 /// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
