@@ -20,7 +20,7 @@ pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, Strin
             "{:?} {} {}",
             variant.device_class,
             variant.max_grid_y,
-            max_cols(variant)
+            variant_constant(variant, "MAX_COLS").unwrap_or(u32::MAX)
         );
         for part in [&kernel.name, &kernel.wgsl, &selection] {
             hash.update((part.len() as u64).to_le_bytes());
@@ -68,7 +68,7 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
-         switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
+         switches: &{switches:?}, device_class: DeviceClass::{:?}, warps: {}, max_grid_y: {}, \
          cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
@@ -76,9 +76,10 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         min_subgroup.first().unwrap_or(&0),
         matrix_size(variant),
         variant.device_class,
+        variant_constant(variant, "WARPS").unwrap_or(0),
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
-        max_cols(variant),
+        variant_constant(variant, "MAX_COLS").unwrap_or(u32::MAX),
         kernel.wgsl.contains("wid.z"),
     ))
 }
@@ -109,11 +110,11 @@ fn matrix_size(variant: &Variant) -> u32 {
     used.map_or(0, |(_, size)| *size)
 }
 
-/// The most columns that a variant is written for; `u32::MAX` for any.
-fn max_cols(variant: &Variant) -> u32 {
+/// A constant of a variant.
+fn variant_constant(variant: &Variant, name: &str) -> Option<u32> {
     let mut constants = variant.constants.iter();
-    let limit = constants.find(|(name, _)| *name == "MAX_COLS");
-    limit.map_or(u32::MAX, |(_, cols)| *cols)
+    let found = constants.find(|(constant, _)| *constant == name);
+    found.map(|(_, value)| *value)
 }
 
 /// The elements of a module constant of type `u32` or a vector of it; none if there is no such constant.

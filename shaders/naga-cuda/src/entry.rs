@@ -155,8 +155,12 @@ impl<'a> EntryWriter<'a> {
         );
 
         let mut writer = FunctionWriter::new(cx, self.usage, &entry.function, info);
+        let bounds = match cx.options.min_workgroups {
+            Some(workgroups) => format!("{threads}, {workgroups}"),
+            None => threads.to_string(),
+        };
         writer.out.line(format!(
-            "extern \"C\" __global__ void __launch_bounds__({threads})"
+            "extern \"C\" __global__ void __launch_bounds__({bounds})"
         ));
         writer.out.open(format!(
             "{}({}) {{",

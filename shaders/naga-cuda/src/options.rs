@@ -14,6 +14,9 @@ pub struct Options<'a> {
     pub bound_loops: bool,
     /// Whether workgroup memory is zeroed when the kernel starts, as WGSL says.
     pub zero_workgroup_memory: bool,
+    /// The workgroups that a multiprocessor is to hold at once: the second of CUDA's launch bounds. The compiler then uses
+    /// the registers that this leaves; `None` lets it choose between registers, spills and workgroups.
+    pub min_workgroups: Option<u32>,
     /// The WGSL, for `#line` directives and the locations in errors.
     pub source: Option<Source<'a>>,
 }
@@ -29,6 +32,7 @@ impl Default for Options<'_> {
             },
             bound_loops: true,
             zero_workgroup_memory: true,
+            min_workgroups: None,
             source: None,
         }
     }

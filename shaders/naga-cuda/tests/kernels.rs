@@ -104,6 +104,7 @@ fn kernels_compile_and_stay_in_registers() {
                 false => Options {
                     bound_loops: false,
                     zero_workgroup_memory: false,
+                    min_workgroups: kernel.workgroups_of_warps(),
                     ..options(BoundsCheckPolicy::Unchecked, kernel.name, kernel.wgsl)
                 },
             };

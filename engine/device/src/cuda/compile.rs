@@ -137,6 +137,7 @@ fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, String> {
         },
         bound_loops: is_checked,
         zero_workgroup_memory: is_checked,
+        min_workgroups: kernel.workgroups_of_warps(),
         source: Some(Source {
             name: kernel.name,
             text: kernel.wgsl,

@@ -216,6 +216,7 @@ impl Compiler {
             },
             bound_loops: false,
             zero_workgroup_memory: false,
+            min_workgroups: kernel.workgroups_of_warps(),
             source: None,
         };
         let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options)
