@@ -1,13 +1,13 @@
 // The rows of x of products with signed bytes, as `quantize` writes them.
 import package::matmul_io::{p, x_row};
 
-// Software adapters load half of a block at once or, with `subgroups`, a word in each of eight invocations; GPUs the
-// words that belong to a part of a block of weights.
+// A block has eight words. Kernels load half of one at once; with `subgroups` a word in each of eight invocations; with
+// `parts` the words that belong to a part of a block of weights.
 @if(subgroups && !experts) @group(0) @binding(1) var<storage, read> x: array<u32>; // [tokens, blocks, 8]
-@if(software && !subgroups && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
-@if(!software && !experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [tokens, blocks, 8], in pairs
-@if(software && !subgroups && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
-@if(!software && experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [pairs / pairs_per_row, blocks, 8], in pairs
+@if(!subgroups && !parts && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
+@if(!subgroups && !parts && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
+@if(parts && !experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [tokens, blocks, 8], in pairs
+@if(parts && experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [pairs / pairs_per_row, blocks, 8], in pairs
 @if(!experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [tokens, blocks], of a scale and two sums
 @if(experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [pairs / pairs_per_row, blocks], of a scale and two sums
 
@@ -18,19 +18,13 @@ fn load_word(t: u32, b: u32, i: u32) -> u32 {
 }
 
 // Loads half `half` of block `b` of the row of x that output row `t` multiplies: 16 columns.
-@if(software && !subgroups)
+@if(!subgroups && !parts)
 fn load_half(t: u32, b: u32, half: u32) -> vec4<u32> {
     return x[2u * (x_row(t) * p.blocks + b) + half];
 }
 
-@if(!software)
-fn load_half(t: u32, b: u32, half: u32) -> vec4<u32> {
-    let i = 4u * (x_row(t) * p.blocks + b) + 2u * half;
-    return vec4(x[i], x[i + 1u]);
-}
-
 // Loads the words of that row whose columns are those of part `part` of a row of weights, in the same order.
-@if(!software)
+@if(parts)
 fn load_part_words(t: u32, part: u32, half: u32) -> vec4<u32> {
     let i = 4u * x_row(t) * p.blocks + 2u * part - half;
     return vec4(x[i], x[i + 2u]);

@@ -1,10 +1,10 @@
 // IQ4_XS: super-blocks of 8 blocks of 32 nibbles, each an index into the table of IQ4_NL, with a 6-bit scale for each
 // block. A weight is `value * d * (scale - 32)`.
 import package::iq4_values::{values, packed_values};
+import package::nibble_plane::part_words;
 import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 8]
 
 const ZERO: f32 = 0.0;
@@ -35,7 +35,7 @@ fn scale_of(sub: u32, s: Scales) -> f32 {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = plane_main[part];
+    let w = part_words(part, part / 2u, half);
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(
@@ -45,7 +45,7 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = plane_main[part];
+    let w = part_words(part, block, half);
     let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, vec2(scale_of(sub, s)), vec2(0.0));
 }

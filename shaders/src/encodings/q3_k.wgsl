@@ -5,7 +5,7 @@ import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
-@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
+@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<vec4<u32>>; // [blocks / 8]
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 4.0;
@@ -25,11 +25,8 @@ struct Scales {
 }
 
 fn load_scales(super_block: u32) -> Scales {
-    let i = 4u * super_block;
-    return Scales(
-        unpack2x16float(plane_scales[i]).x,
-        vec3(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u]),
-    );
+    let words = plane_scales[super_block];
+    return Scales(unpack2x16float(words.x).x, words.yzw);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {

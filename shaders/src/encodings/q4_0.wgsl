@@ -1,8 +1,8 @@
 // Q4_0: blocks of 32 nibbles `q` and a scale `d`. A weight is `(q - 8) * d`.
+import package::nibble_plane::part_words;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, half_at};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
 // The number that stands for the weight 0.
@@ -25,7 +25,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = plane_main[part];
+    let w = part_words(part, block, half);
     return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(0.0));
 }
 

@@ -1,8 +1,8 @@
 // Q4_1: blocks of 32 nibbles `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
+import package::nibble_plane::part_words;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
 const ZERO: f32 = 0.0;
@@ -26,7 +26,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = plane_main[part];
+    let w = part_words(part, block, half);
     return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(s.m));
 }
 

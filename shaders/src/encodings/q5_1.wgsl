@@ -1,8 +1,8 @@
 // Q5_1: blocks of 32 5-bit numbers `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
+import package::nibble_plane::part_words;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
@@ -27,7 +27,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = plane_main[part];
+    let w = part_words(part, block, half);
     let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);

@@ -1,10 +1,10 @@
 // Q5_K: like Q4_K, with a fifth bit for each weight.
+import package::nibble_plane::part_words;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
-@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
+@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<vec4<u32>>; // [blocks / 8]
 
 const ZERO: f32 = 0.0;
 const PACKED_ZERO: i32 = 0;
@@ -24,11 +24,8 @@ struct Scales {
 }
 
 fn load_scales(super_block: u32) -> Scales {
-    let i = 4u * super_block;
-    return Scales(
-        unpack2x16float(plane_scales[i]),
-        vec3(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u]),
-    );
+    let words = plane_scales[super_block];
+    return Scales(unpack2x16float(words.x), words.yzw);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
@@ -36,7 +33,7 @@ fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedP
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
-    let w = plane_main[part];
+    let w = part_words(part, block, half);
     let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
