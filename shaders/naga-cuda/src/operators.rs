@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::function::FunctionWriter;
-use naga::{BinaryOperator, Expression, Handle, Scalar, TypeInner, UnaryOperator};
+use naga::{BinaryOperator, Expression, Handle, MathFunction, Scalar, TypeInner, UnaryOperator};
 
 /// Returns the function of the prelude for an operator, and C++'s own operator where that does the same for f32 and
 /// u32.
@@ -54,6 +54,9 @@ impl FunctionWriter<'_> {
     ) -> Result<String, Error> {
         self.refuse_cooperative(left)?;
         self.refuse_cooperative(right)?;
+        if let (BinaryOperator::Add, Some(sum)) = (op, self.dot_and_sum(left, right)?) {
+            return Ok(sum);
+        }
         let (name, symbol) = names(op);
         let (left_text, right_text) = (self.expression(left)?, self.expression(right)?);
         let is_plain = |operand| matches!(self.inner(operand), TypeInner::Scalar(scalar) if [Scalar::F32, Scalar::U32, Scalar::BOOL].contains(scalar));
@@ -73,6 +76,28 @@ impl FunctionWriter<'_> {
             }
             _ => format!("{name}({left_text}, {right_text})"),
         })
+    }
+
+    /// Returns the sum of two operands of which one is a dot product of bytes, which adds the other in the same
+    /// instruction.
+    fn dot_and_sum(
+        &self,
+        left: Handle<Expression>,
+        right: Handle<Expression>,
+    ) -> Result<Option<String>, Error> {
+        for (dot, other) in [(left, right), (right, left)] {
+            if let Expression::Math {
+                fun: fun @ (MathFunction::Dot4I8Packed | MathFunction::Dot4U8Packed),
+                arg: a,
+                arg1: Some(b),
+                ..
+            } = self.function.expressions[dot]
+                && !self.is_named(dot)
+            {
+                return self.math(dot, fun, &[a, b, other]).map(Some);
+            }
+        }
+        Ok(None)
     }
 
     /// Fails for cooperative matrices, which have no operators here.

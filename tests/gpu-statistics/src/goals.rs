@@ -106,7 +106,7 @@ const NVIDIA: &[Goal<1>] = &[
     goal("Q8_0, one token: three instructions a weight byte", "matmul.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), NONE),
     goal("F16, one token: three instructions a weight byte",  "matmul.f16.matvec1",  Metric::LoopInstructions, three_a_byte(16.0), SM_80),
     goal("Q4_0, one token, int8: three instructions a weight byte", "matmul_int8.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
-    goal("Q4_K, one token, int8: three instructions a weight byte", "matmul_int8.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
+    goal("Q4_K, one token, int8: three instructions a weight byte", "matmul_int8.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
     goal("Q6_K, one token, int8: three instructions a weight byte", "matmul_int8.q6_k.matvec1", Metric::LoopInstructions, three_a_byte(6.5625), SM_80),
     goal("Q8_0, one token, int8: three instructions a weight byte", "matmul_int8.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), SM_80),
     goal("one token, exact: 16 bytes a load", "matmul.*.matvec1", Metric::LoadBytes, [16.0], NONE),
@@ -127,8 +127,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
     goal("products: spills", "matmul*", Metric::Spills, [0.0], NONE),
     goal("products: local memory", "matmul*", Metric::Scratch, [0.0], NONE),
-    goal("attention: spills", "attention_*", Metric::Spills, [0.0], NONE),
-    goal("attention: local memory", "attention_*", Metric::Scratch, [0.0], NONE),
+    goal("attention: spills", "attention_*", Metric::Spills, [0.0], SM_80),
+    goal("attention: local memory", "attention_*", Metric::Scratch, [0.0], SM_80),
 ];
 
 /// How the goals stand.

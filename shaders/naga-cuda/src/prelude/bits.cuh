@@ -48,9 +48,9 @@ template<class T> W_FN vec<T, 4> w_insert_bits(vec<T, 4> a, vec<T, 4> b, unsigne
   return {w_insert_bits(a.x, b.x, o, n), w_insert_bits(a.y, b.y, o, n), w_insert_bits(a.z, b.z, o, n), w_insert_bits(a.w, b.w, o, n)};
 }
 
-// Four signed or unsigned bytes in a word, the first in the lowest byte.
-W_FN int w_dot4_i8(unsigned a, unsigned b) { return __dp4a((int)a, (int)b, 0); }
-W_FN unsigned w_dot4_u8(unsigned a, unsigned b) { return __dp4a(a, b, 0u); }
+// Four signed or unsigned bytes in a word, the first in the lowest byte. A dot product may be added to a sum.
+W_FN int w_dot4_i8(unsigned a, unsigned b, int sum = 0) { return __dp4a((int)a, (int)b, sum); }
+W_FN unsigned w_dot4_u8(unsigned a, unsigned b, unsigned sum = 0u) { return __dp4a(a, b, sum); }
 W_FN unsigned w_pack4_u8(vec<unsigned, 4> a) {
   return (a.x & 0xffu) | (a.y & 0xffu) << 8 | (a.z & 0xffu) << 16 | a.w << 24;
 }
