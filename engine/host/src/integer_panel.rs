@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::int8_rows::Rows;
 use super::integer_rows::{Decoded, DecodedRows, Decoder, LANES, divided};
 use super::panel::{DEPTH, Part, ROWS, RowsAhead};
+use super::pool::lengthen;
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{IntegerEncoding, IntegerSimd, Simd, simd};
 
@@ -45,10 +46,10 @@ pub(super) fn pack(x: &Rows, halves: bool, zero: i32, rows: &[usize], panels: &m
     let (blocks, width) = (x.blocks, x.blocks * BLOCK);
     let parts = blocks * if halves { 2 } else { 1 };
     panels.tokens = tokens;
-    panels.quads.resize(count * width / 4, [[0; 4]; _]);
-    panels.scales.resize(count * blocks, [0.0; _]);
-    panels.sums.resize(count * parts, [0.0; _]);
-    panels.zeros.resize(count * parts, [0; _]);
+    lengthen(&mut panels.quads, count * width / 4, [[0; 4]; _]);
+    lengthen(&mut panels.scales, count * blocks, [0.0; _]);
+    lengthen(&mut panels.sums, count * parts, [0.0; _]);
+    lengthen(&mut panels.zeros, count * parts, [0; _]);
     panels
         .quads
         .par_chunks_exact_mut(width / 4)
@@ -183,7 +184,7 @@ fn multiply_in<
         rows: decoded,
         sums,
     } = scratch;
-    sums.resize(count, [[[0.0; _]; _]; _]);
+    lengthen(sums, count, [[[0.0; _]; _]; _]);
     for at in (0..rows).step_by(ROWS) {
         let range = at..rows.min(at + ROWS);
         let vectors = range.len().div_ceil(LANES);

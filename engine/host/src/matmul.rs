@@ -9,7 +9,7 @@ use super::dot::MAX_VECTORS;
 use super::error::HostError;
 use super::gated;
 use super::panel::{self, Part};
-use super::pool::Pool;
+use super::pool::{Pool, lengthen};
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::Planes;
 
@@ -166,7 +166,9 @@ pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Resu
         bias,
     };
     BOTH.lend(|both| {
-        both.resize(p.tokens as usize * both_rows, 0.0);
+        let count = p.tokens as usize * both_rows;
+        lengthen(both, count, 0.0);
+        let both = &mut both[..count];
         product.multiply(both.chunks_exact_mut(both_rows).collect());
         let tokens = out
             .par_chunks_exact_mut(rows)

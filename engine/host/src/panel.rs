@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::pool::lengthen;
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::{Planes, RowPrefetcher, Simd, dequantize_blocks, simd};
 
@@ -74,7 +75,7 @@ pub(super) struct Panels {
 pub(super) fn pack(x: &[&[f32]], width: usize, panels: &mut Panels) {
     panels.width = width;
     let columns = &mut panels.columns;
-    columns.resize(x.len().div_ceil(TOKENS) * width, Lanes::ZERO);
+    lengthen(columns, x.len().div_ceil(TOKENS) * width, Lanes::ZERO);
     columns
         .par_chunks_mut(width)
         .zip(x.par_chunks(TOKENS))
@@ -201,9 +202,11 @@ fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
     outs: &mut [&mut [f32]],
 ) {
     let (rows, width) = (outs[0].len(), panels.width);
-    scratch
-        .sums
-        .resize(panels.columns.len() / width, [Lanes::ZERO; _]);
+    lengthen(
+        &mut scratch.sums,
+        outs.len().div_ceil(TOKENS),
+        [Lanes::ZERO; _],
+    );
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
         for start in (0..width).step_by(DEPTH) {

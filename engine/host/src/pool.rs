@@ -23,3 +23,10 @@ impl<T: Default> Pool<T> {
         result
     }
 }
+
+/// Lengthens kept values to at least `count`. They are never shortened: what grows again is cleared again.
+pub(super) fn lengthen<T: Clone>(values: &mut Vec<T>, count: usize, value: T) {
+    if values.len() < count {
+        values.resize(count, value);
+    }
+}
