@@ -71,6 +71,9 @@ fn run_without(folder: &Path, place: usize, kernel: &Kernel, barrier: u32) -> Ou
         ("WISP_TEST_SAMPLE", &sample),
         ("CUDA_EMULATOR_DROP_BARRIER", &barrier),
         ("WISP_TEST_ALL", "1"),
+        // Cases that fail on purpose are neither made smaller nor kept.
+        ("PROPTEST_MAX_SHRINK_ITERS", "0"),
+        ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"),
     ];
     find_in(&mut command, folder, &variables);
     command.output().expect("the tests run")
