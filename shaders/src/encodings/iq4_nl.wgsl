@@ -1,7 +1,8 @@
 // IQ4_NL: blocks of 32 nibbles, each an index into a table of 16 values, and a scale `d`. A weight is
 // `value * d`.
 import package::iq4_values::{values, packed_values};
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
+@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles, half_at};
 import constants::PLANES;
 
@@ -26,7 +27,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, part / 2u, half);
+    let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(
@@ -36,7 +37,8 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = part_words(part, block, half);
+    @if(int8 && !parts) let w = half_block(block, half);
+    @if(!int8 || parts) let w = plane_main[part];
     let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, vec2(s.d), vec2(0.0));
 }

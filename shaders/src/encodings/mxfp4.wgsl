@@ -1,7 +1,8 @@
 // MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits (1 sign, 2 exponent, 1 mantissa)
 // and a power of two `2^(e - 127)`. A weight is `doubled value * d` with half of that power as `d`, so
 // that the doubled values are integers (as in ggml).
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
+@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
 import package::fp4_values::{values, packed_values};
 import constants::PLANES;
@@ -29,7 +30,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, part / 2u, half);
+    let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(
@@ -39,7 +40,8 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = part_words(part, block, half);
+    @if(int8 && !parts) let w = half_block(block, half);
+    @if(!int8 || parts) let w = plane_main[part];
     let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, vec2(s.d), vec2(0.0));
 }

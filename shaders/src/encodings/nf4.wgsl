@@ -1,6 +1,6 @@
 // NF4 of bitsandbytes (Dettmers et al. 2023, "QLoRA"): blocks of 32 nibbles, each an index into a table of 16 values, and
 // a scale `d`. A weight is `value * d`.
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
 import package::unpack::{Part, bytes, low_nibbles, high_nibbles};
 import constants::PLANES;
 
@@ -42,7 +42,7 @@ fn values(index: vec4<u32>) -> vec4<f32> {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, part / 2u, half);
+    let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(

@@ -1,6 +1,7 @@
 // NVFP4: pairs of blocks of 32 numbers of 4 bits (E2M1) with a float of 8 bits (E4M3, without sign) as scale for every 16
 // weights, and the scale `d` of the tensor. A weight is `doubled value * scale / 2 * d`.
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
+@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
 import package::fp4_values::{values, packed_values};
 import constants::PLANES;
@@ -43,14 +44,15 @@ fn half_scales(sub: u32, s: Scales) -> vec2<f32> {
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = half_scales(sub, s);
-    let w = part_words(part, block, half);
+    @if(int8 && !parts) let w = half_block(block, half);
+    @if(!int8 || parts) let w = plane_main[part];
     let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, s.d * scale, vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let scale = half_scales(sub, s);
-    let w = part_words(part, part / 2u, half);
+    let w = plane_main[part];
     let low = low_nibbles(w);
     let high = high_nibbles(w);
     let q = array(

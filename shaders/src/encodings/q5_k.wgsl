@@ -1,5 +1,6 @@
 // Q5_K: like Q4_K, with a fifth bit for each weight.
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
+@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
@@ -33,7 +34,8 @@ fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedP
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
-    let w = part_words(part, block, half);
+    @if(int8 && !parts) let w = half_block(block, half);
+    @if(!int8 || parts) let w = plane_main[part];
     let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);

@@ -1,6 +1,7 @@
 // Q6_K: super-blocks of 8 blocks with 6-bit numbers `q` (a nibble and two high bits), and a signed byte as
 // scale for every 16 weights. A weight is `d * scale * (q - 32)`.
-import package::nibble_plane::part_words;
+import package::nibble_plane::plane_main;
+@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
@@ -35,7 +36,8 @@ fn load_scales(super_block: u32) -> Scales {
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
     let scale = vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u);
-    let w = part_words(part, block, half);
+    @if(int8 && !parts) let w = half_block(block, half);
+    @if(!int8 || parts) let w = plane_main[part];
     // The high bits of columns 0..16 in bits 0 and 1 of each byte, those of columns 16..32 in bits 4 and 5.
     let h = plane_high[block] >> vec2(2u * half);
     let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
