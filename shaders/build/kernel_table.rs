@@ -84,18 +84,16 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
     ))
 }
 
-/// Returns the WGSL that a build holds. The module of browsers is downloaded, so a build for them has no indentation, and no
-/// kernels with cooperative matrices, which browsers lack.
+/// Returns the WGSL that a build holds. The module of browsers is downloaded, so a build for them has no indentation, no
+/// empty lines, and no kernels with cooperative matrices, which browsers lack.
 pub(crate) fn embedded(kernel: &Composed) -> String {
     let in_browser = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "wasm32");
     match (in_browser, matrix_size(kernel.variant)) {
         (false, _) => kernel.wgsl.clone(),
         (true, 0) => {
-            let lines = kernel
-                .wgsl
-                .lines()
-                .map(|line| line.trim_start().to_owned() + "\n");
-            lines.collect()
+            let lines = kernel.wgsl.lines().map(str::trim_start);
+            let lines = lines.filter(|line| !line.is_empty());
+            lines.map(|line| line.to_owned() + "\n").collect()
         }
         (true, _) => String::new(),
     }
