@@ -97,8 +97,8 @@ pub struct Kernel {
     pub name: &'static str,
     /// The op, with its encoding or cache format if it has one: `matmul.q4_k`.
     pub op: &'static str,
-    /// The kernel's plain WGSL; in a build for browsers without indentation, and empty if the kernel needs cooperative
-    /// matrices.
+    /// The kernel's plain WGSL; in a build for browsers without indentation and empty lines, and empty if the kernel
+    /// needs cooperative matrices.
     pub wgsl: &'static str,
     /// Invocations of a workgroup in x, y and z.
     pub workgroup_size: [u32; 3],

@@ -23,7 +23,8 @@ const INNER_DEPTH: usize = 256;
 /// Four columns of a token.
 type Quad = [i8; 4];
 
-/// Many tokens. What the last panel holds in place of missing tokens has no meaning.
+/// Many tokens. What the last panel holds in place of missing tokens has no meaning, nor has what follows it, which earlier
+/// calls left.
 #[derive(Default)]
 pub(super) struct Panels {
     tokens: usize,

@@ -65,8 +65,8 @@ impl Default for Scratch {
 /// Packed tokens: panels of `width` columns.
 #[derive(Default)]
 pub(super) struct Panels {
-    /// `[panels, width, TOKENS]`. Where the last panel lacks tokens, vectors without any have no meaning, and the others
-    /// end with zeros.
+    /// `[panels, width, TOKENS]`, and behind them what earlier calls left. Where the last panel lacks tokens, vectors
+    /// without any have no meaning, and the others end with zeros.
     columns: Vec<Lanes>,
     width: usize,
 }

@@ -15,11 +15,6 @@ impl FunctionWriter<'_> {
             .map_err(|error| error.at(self.cx.locate(self.function.expressions.get_span(handle))))
     }
 
-    /// Whether a variable holds an expression.
-    pub(crate) fn is_named(&self, handle: Handle<Expression>) -> bool {
-        self.names.contains_key(&handle)
-    }
-
     /// Returns the text of an expression.
     fn text(&self, handle: Handle<Expression>) -> Result<String, Error> {
         if self.space(handle).is_some() {

@@ -54,7 +54,9 @@ impl FunctionWriter<'_> {
     ) -> Result<String, Error> {
         self.refuse_cooperative(left)?;
         self.refuse_cooperative(right)?;
-        if let (BinaryOperator::Add, Some(sum)) = (op, self.dot_and_sum(left, right)?) {
+        if op == BinaryOperator::Add
+            && let Some(sum) = self.dot_and_sum(left, right)?
+        {
             return Ok(sum);
         }
         let (name, symbol) = names(op);
@@ -92,7 +94,7 @@ impl FunctionWriter<'_> {
                 arg1: Some(b),
                 ..
             } = self.function.expressions[dot]
-                && !self.is_named(dot)
+                && !self.names.contains_key(&dot)
             {
                 return self.math(dot, fun, &[a, b, other]).map(Some);
             }

@@ -2,7 +2,6 @@
 
 mod support;
 
-use naga::proc::BoundsCheckPolicy;
 use naga_cuda::{Error, Location, Options, Source};
 use support::nvrtc::Nvrtc;
 use support::{POLICIES, options, parse};
@@ -157,52 +156,6 @@ fn only_what_the_entry_point_reaches_is_translated() {
         assert_eq!(translation.parameters.len(), 2);
         assert!(!translation.source.contains("unused"));
     }
-}
-
-#[test]
-fn launch_bounds_name_the_threads_and_the_workgroups_asked_for() {
-    let (module, info) = parse("@compute @workgroup_size(8, 4) fn main() {}").unwrap();
-    for (min_workgroups, bounds) in [(None, "(32)"), (Some(3), "(32, 3)")] {
-        let options = Options {
-            min_workgroups,
-            ..Options::default()
-        };
-        let translation = naga_cuda::translate(&module, &info, &options).unwrap();
-        let bounds = format!("__launch_bounds__{bounds}\n");
-        assert!(
-            translation.source.contains(&bounds),
-            "{}",
-            translation.source
-        );
-    }
-}
-
-/// One instruction computes four products and adds a sum, unless another expression needs the products alone.
-#[test]
-fn dot_products_of_bytes_take_the_sum_they_are_added_to() {
-    let wgsl = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-        @compute @workgroup_size(1) fn main() {
-            x[0] = dot4U8Packed(x[1], x[2]) + x[3];
-            let sum = dot4U8Packed(x[4], x[5]);
-            x[6] = sum + sum;
-        }";
-    let (module, info) = parse(wgsl).unwrap();
-    let options = options(BoundsCheckPolicy::Unchecked, "dots.wgsl", wgsl);
-    let source = naga_cuda::translate(&module, &info, &options)
-        .unwrap()
-        .source;
-    let calls: Vec<_> = source
-        .lines()
-        .filter(|line| line.contains("w_dot4_u8("))
-        .collect();
-    let arguments = |line: &str| {
-        line.split("w_dot4_u8(")
-            .nth(1)
-            .map(|rest| rest.split(", ").count())
-    };
-    // The first line declares the function.
-    let arguments: Vec<_> = calls[1..].iter().map(|line| arguments(line)).collect();
-    assert_eq!(arguments, [Some(3), Some(2)], "{calls:?}");
 }
 
 /// A source that is not the module's gives other lines, or none.

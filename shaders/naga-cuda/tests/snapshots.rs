@@ -65,3 +65,27 @@ fn workgroup_memory_is_cleared() {
 fn cooperative_matrices_are_tensor_core_tiles() {
     check("cooperative", BoundsCheckPolicy::Unchecked, false);
 }
+
+/// One instruction computes four products and adds a sum, unless another expression needs the products alone.
+#[test]
+fn dot_products_of_bytes_add_a_sum() {
+    check("dots", BoundsCheckPolicy::Unchecked, false);
+}
+
+#[test]
+fn launch_bounds_name_the_threads_and_the_workgroups_asked_for() {
+    let wgsl = "@compute @workgroup_size(8, 4) fn main() {}";
+    for (min_workgroups, bounds) in [(None, "(32)"), (Some(3), "(32, 3)")] {
+        let options = Options {
+            min_workgroups,
+            ..Options::default()
+        };
+        let translation = translate(wgsl, &options).unwrap();
+        let bounds = format!("__launch_bounds__{bounds}\n");
+        assert!(
+            translation.source.contains(&bounds),
+            "{}",
+            translation.source
+        );
+    }
+}

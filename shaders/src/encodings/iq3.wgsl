@@ -1,7 +1,6 @@
 // IQ3 (the grids of ggml's IQ3): super-blocks of 8 blocks of 32 nibbles, each an index into eight magnitudes and a sign,
 // with a scale of 4 bits for each block. A weight is `d / 2 * (2 * scale + 1) * (q - 32)`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked};
 import constants::PLANES;
 
@@ -46,8 +45,7 @@ fn values(code: vec2<u32>, last: u32) -> vec2<u32> {
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = s.d * f32(2u * ((s.word >> (4u * sub)) & 15u) + 1u);
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    let w = plane_main[part];
     let q = vec4(values(w, s.last), values(w >> vec2(4u), s.last));
     return PackedPart(q, vec2(scale), vec2(0.0));
 }
