@@ -7,10 +7,10 @@
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
-# for software adapters, where an ordinary run takes a spread of both; or `cuda-all`, every kernel on the emulated CUDA
-# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample; or `barriers`,
-# whether the emulated CUDA device notices each single barrier that a kernel lacks; or `kernels`, the tests of kernels
-# with every encoding, where an ordinary run takes a third of them in some tests.
+# for software adapters, where an ordinary run takes each test on the host and one of the others; or `cuda-all`, every
+# kernel on the emulated CUDA device in three orders of threads, and all tests of models on it, where an ordinary run takes
+# a sample; or `barriers`, whether the emulated CUDA device notices each single barrier that a kernel lacks; or `kernels`,
+# every kernel in every case, where an ordinary run takes a third of the products.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -111,10 +111,10 @@ step_aarch64() {
 
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {
-  on_emulator 48 'binary(program) and test(/^(goldens_gguf|stories::q8_0).*vulkan_gpu/)'
+  on_emulator 48 'binary(program) and test(/^(goldens_gguf|stories).*vulkan_gpu/)'
 }
 
-step_cuda-all() { on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
+step_cuda-all() { WISP_TEST_ALL=1 on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
 
 step_barriers() {
   cargo test "${BUILT[@]}" --test kernels -- --ignored --nocapture kernels_without_a_barrier_fail | tee "$LOGS/barriers-test"
@@ -162,7 +162,8 @@ step_faults() {
 
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
-step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders -p naga-cuda --features wisp-engine/candle; }
+# Of all libraries with all features, so that what clippy knows of the dependencies serves here too.
+step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc "${BUILT[@]}" --no-deps --lib; }
 
 # What GPUs' own compilers make of the kernels, against the recorded tables; a line for AMD's and one for NVIDIA's.
 step_gpu-statistics() {

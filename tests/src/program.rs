@@ -131,43 +131,61 @@ fn class_of_all() -> Option<DeviceClassChoice> {
 }
 
 /// Generates a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
-/// on Vulkan and on Vulkan's baseline profile.
+/// on Vulkan and on Vulkan's baseline profile. An ordinary run takes the host's and one of the others
+/// ([`sample::takes_test`](crate::sample::takes_test)); with `by case:` it takes all, and the functions share out their
+/// cases ([`sample::runs_on`](crate::sample::runs_on)).
 #[macro_export]
 macro_rules! on_every_device {
+    (by case: $($name:ident),* $(,)?) => { $(
+        $crate::tests_on!($name, |_, _, _| true, host: Host, vulkan: Vulkan, vulkan_baseline: VulkanBaseline);
+    )* };
     ($($name:ident),* $(,)?) => { $(
-        mod $name {
-            $crate::tests_on!($name, host: Host, vulkan: Vulkan, vulkan_baseline: VulkanBaseline);
-        }
+        $crate::tests_on!(
+            $name, $crate::sample::takes_test,
+            host: Host, vulkan: Vulkan, vulkan_baseline: VulkanBaseline
+        );
     )* };
 }
 
-/// Generates tests as [`on_every_device`] does, and one on Vulkan posing as a GPU with all features: for tests of
+/// Generates tests as [`on_every_device`](crate::on_every_device) does, and one on Vulkan posing as a GPU with all features: for tests of
 /// whole models, which compare all that a GPU runs with a reference.
 #[macro_export]
 macro_rules! on_every_device_and_class {
+    (by case: $($name:ident),* $(,)?) => { $(
+        $crate::tests_on!(
+            $name, |_, _, _| true,
+            host: Host, vulkan: Vulkan, vulkan_gpu: VulkanGpu, vulkan_baseline: VulkanBaseline
+        );
+    )* };
     ($($name:ident),* $(,)?) => { $(
-        mod $name {
-            $crate::tests_on!(
-                $name,
-                host: Host, vulkan: Vulkan, vulkan_gpu: VulkanGpu, vulkan_baseline: VulkanBaseline
-            );
-        }
+        $crate::tests_on!(
+            $name, $crate::sample::takes_test,
+            host: Host, vulkan: Vulkan, vulkan_gpu: VulkanGpu, vulkan_baseline: VulkanBaseline
+        );
     )* };
 }
 
-/// Generates a test of a function of the parent module for each device.
+/// Generates a test of a function for each device, in a module of its name; `$takes` decides which of them run.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tests_on {
-    ($name:ident, $($test:ident: $device:ident),*) => { $(
-        #[test]
-        fn $test() {
-            let device = $crate::program::TestDevice::$device;
-            if device.is_available() {
-                super::$name(device);
-            }
+    ($name:ident, $takes:expr, $($test:ident: $device:ident),*) => {
+        mod $name {
+            use $crate::program::TestDevice;
+
+            const PLACES: &[TestDevice] = &[$(TestDevice::$device),*];
+            const TAKES: fn(&str, TestDevice, &[TestDevice]) -> bool = $takes;
+            $(
+                #[test]
+                fn $test() {
+                    let device = TestDevice::$device;
+                    if TAKES(stringify!($name), device, PLACES) && device.is_available() {
+                        super::$name(device);
+                    }
+                }
+            )*
         }
-    )* };
+    };
 }
 
 /// Returns a command that runs the program without the settings and the input of this process, and with the KV cache

@@ -258,4 +258,4 @@ fn every_encoding_matches_its_reference(place: TestDevice) {
 on_every_device_and_class!(logits_and_greedy_tokens_match_the_reference);
 
 // One device that poses as a GPU is enough: these take long.
-on_every_device!(every_encoding_matches_its_reference);
+on_every_device!(by case: every_encoding_matches_its_reference);

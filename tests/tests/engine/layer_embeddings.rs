@@ -96,7 +96,7 @@ fn quantised_tables_give_the_same_logits_as_on_the_device(place: TestDevice) {
     }
 }
 
-on_every_device_and_class!(logits_and_tokens_are_those_of_transformers);
+on_every_device_and_class!(by case: logits_and_tokens_are_those_of_transformers);
 on_every_device!(quantised_tables_give_the_same_logits_as_on_the_device);
 
 fn limits(placement: LayerEmbeddingsPlacement) -> ModelLimits {

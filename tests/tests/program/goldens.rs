@@ -92,10 +92,10 @@ fn chunks_pages_and_steps_do_not_change_tokens(place: TestDevice) {
     });
 }
 
-on_every_device_and_class!(logits_and_tokens_match_transformers);
+on_every_device_and_class!(by case: logits_and_tokens_match_transformers);
 
 // One device that poses as a GPU is enough: these take long.
-on_every_device!(chunks_pages_and_steps_do_not_change_tokens);
+on_every_device!(by case: chunks_pages_and_steps_do_not_change_tokens);
 
 /// A configuration of Gemma 4 as multimodal checkpoints have it.
 fn multimodal_gemma4(mut text: Value) -> Value {

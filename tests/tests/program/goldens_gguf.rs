@@ -488,4 +488,4 @@ fn gguf_logits_and_tokens_match_transformers(place: TestDevice) {
     }
 }
 
-on_every_device_and_class!(gguf_logits_and_tokens_match_transformers);
+on_every_device_and_class!(by case: gguf_logits_and_tokens_match_transformers);

@@ -108,4 +108,4 @@ fn adapters_match_merged_checkpoints(place: TestDevice) {
     }
 }
 
-on_every_device!(adapters_match_merged_checkpoints);
+on_every_device!(by case: adapters_match_merged_checkpoints);
