@@ -180,6 +180,14 @@ pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String>
     })
 }
 
+/// Whether every kernel runs in every case: with `WISP_TEST_ALL=1`, and on a GPU, which compiles and runs them in no time,
+/// unless `WISP_TEST_SAMPLE` says that it is an emulated one.
+pub(crate) fn takes_all() -> bool {
+    let is_gpu = |(_, device): &(FeatureLevel, Device)| !device.info().software;
+    let are_gpus = || adapters().as_ref().is_ok_and(|all| all.iter().all(is_gpu));
+    sample::takes_all() || sample_of_kernels().is_none() && are_gpus()
+}
+
 /// Returns a requirement of a kernel that a device lacks.
 pub(crate) fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
     let has = &device.info().capabilities;
@@ -422,24 +430,28 @@ pub fn some_encodings() -> impl Iterator<Item = Encoding> {
 }
 
 /// Whether a kernel is one of those that run. With `WISP_TEST_SAMPLE=N:K` they are every Nth, from the Kth on: an emulated
-/// device compiles each kernel for half a second. An ordinary run takes a third of the products of each encoding, because
-/// there are hundreds, others with each seed of the property tests; `WISP_TEST_ALL=1` takes all.
+/// device compiles each kernel for half a second. Otherwise software adapters run a third of the products, because there
+/// are hundreds, others with each seed of the property tests ([`takes_all`]).
 pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
+    match sample_of_kernels() {
+        Some((every, first)) => {
+            let mut kernels = wisp_shaders::kernels().iter();
+            let place = kernels.position(|known| known.name == kernel.name);
+            place.is_some_and(|place| place % every == first)
+        }
+        None => !kernel.op.starts_with("matmul") || sample::has(kernel.name, 0, 3) || takes_all(),
+    }
+}
+
+/// The numbers of `WISP_TEST_SAMPLE=N:K`.
+fn sample_of_kernels() -> Option<(usize, usize)> {
     static SAMPLE: OnceLock<Option<(usize, usize)>> = OnceLock::new();
-    let sample = SAMPLE.get_or_init(|| {
+    *SAMPLE.get_or_init(|| {
         let text = std::env::var("WISP_TEST_SAMPLE").ok()?;
         let (every, first) = text.split_once(':').expect("WISP_TEST_SAMPLE is N:K");
         let number = |text: &str| text.parse().expect("WISP_TEST_SAMPLE is N:K");
         Some((number(every), number(first)))
-    });
-    match sample {
-        Some((every, first)) => {
-            let mut kernels = wisp_shaders::kernels().iter();
-            let place = kernels.position(|known| known.name == kernel.name);
-            place.is_some_and(|place| place % every == *first)
-        }
-        None => !kernel.op.starts_with("matmul") || sample::has(kernel.name, 0, 3),
-    }
+    })
 }
 
 /// Runs the kernels of an op that `includes` takes.
@@ -462,7 +474,7 @@ fn check_each(
                 continue;
             }
             // What has run in all its cases with all features meets the baseline's limits in one, in an ordinary run.
-            let most = match has_run && !sample::takes_all() {
+            let most = match has_run && !takes_all() {
                 true => 1,
                 false => cases.len(),
             };

@@ -237,7 +237,7 @@ fn half_precision_keeps_the_tokens_of_most_checkpoints() {
     }
     println!("{others:?} of {all} have other tokens; logits are off by {furthest:.1e} at most");
     // Measured: no other tokens, and 1.2e-2.
-    assert!(all > 40 && 20 * others.len() <= all, "{others:?} of {all}");
+    assert!(all > 30 && 20 * others.len() <= all, "{others:?} of {all}");
     assert!(furthest <= 3e-2, "{furthest:e}");
 }
 
