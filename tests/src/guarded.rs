@@ -14,7 +14,7 @@ use crate::{
     kernel_records,
     kernels::{
         Case, Memory, Outputs, adapters, differences, fits, is_sampled, least_bound, noise, run,
-        unmet, workgroups,
+        takes_all, unmet, workgroups,
     },
     sample,
 };
