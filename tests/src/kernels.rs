@@ -430,8 +430,8 @@ pub fn some_encodings() -> impl Iterator<Item = Encoding> {
 }
 
 /// Whether a kernel is one of those that run. With `WISP_TEST_SAMPLE=N:K` they are every Nth, from the Kth on: an emulated
-/// device compiles each kernel for half a second. Otherwise software adapters run a third of the products, because there
-/// are hundreds, others with each seed of the property tests ([`takes_all`]).
+/// device compiles each kernel for half a second. Otherwise software adapters run a third of the products and of attention,
+/// because there are hundreds, others with each seed of the property tests ([`takes_all`]).
 pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
     match sample_of_kernels() {
         Some((every, first)) => {
@@ -439,8 +439,13 @@ pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
             let place = kernels.position(|known| known.name == kernel.name);
             place.is_some_and(|place| place % every == first)
         }
-        None => !kernel.op.starts_with("matmul") || sample::has(kernel.name, 0, 3) || takes_all(),
+        None => !has_many_kernels(kernel.op) || sample::has(kernel.name, 0, 3) || takes_all(),
     }
+}
+
+/// Whether there are kernels of an op for each encoding or format.
+fn has_many_kernels(op: &str) -> bool {
+    op.starts_with("matmul") || op.contains("attention")
 }
 
 /// The numbers of `WISP_TEST_SAMPLE=N:K`.
