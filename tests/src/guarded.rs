@@ -218,7 +218,7 @@ fn run_guarded(
 }
 
 /// Runs every kernel of an op on hostile cases, unchecked and checked, and the host's twin. Software adapters check
-/// a quarter of the kernels, because sessions run them unchecked, and leave the baseline out ([`takes_all`]).
+/// a quarter of the kernels, because sessions run them unchecked, and leave the baseline out.
 ///
 /// # Panics
 ///
