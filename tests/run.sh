@@ -2,9 +2,9 @@
 # run.sh: installs what Wisp's tests need, then runs every check that a change must pass. CI runs exactly this.
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
-# kept whole in the target folder, under test-logs. A run without arguments takes `aarch64` or `fuzz` or neither, by the
-# commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `deny`, `clippy`, `build`, `tests`,
-# `aarch64`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
+# kept whole in the target folder, under test-logs. A run without arguments takes at most one of `aarch64`, `fuzz` and
+# `deny`, by the commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`,
+# `clippy`, `build`, `tests`, `aarch64`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
@@ -16,7 +16,7 @@ set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package deny clippy build tests aarch64 cuda doctests docs gpu-statistics fuzz browser"
+readonly STEPS="vulkan fmt package notices deny clippy build tests aarch64 cuda doctests docs gpu-statistics fuzz browser"
 readonly MORE="wasm32 msrv faults classes kernels cuda-all barriers"
 readonly FAILURE_LINES=150
 
@@ -50,14 +50,19 @@ step_fmt() { cargo fmt --all --check; }
 # Packs the crates as for the registry and checks what their archives hold.
 step_package() { bash tests/scripts/package.sh | sed 's/^/  /' >&3; }
 
-# Licences, sources and duplicate versions of all dependencies, and whether the notices that Wisp ships name them.
-step_deny() {
-  local outcome
+# Whether the notices that Wisp ships name all dependencies.
+step_notices() {
   # The fuzz targets are a workspace of their own, whose lock file a new dependency leaves behind.
   cargo metadata --format-version 1 --locked --manifest-path tests/fuzz/Cargo.toml >/dev/null
   # Those of all targets: a build fetches its own only.
   cargo fetch --locked || { echo "  skipped: cargo cannot fetch the dependencies of all targets" >&3; return; }
   bash tests/scripts/notices.sh --check | sed 's/^/  /' >&3
+}
+
+# Licences, sources and duplicate versions of all dependencies.
+step_deny() {
+  local outcome
+  cargo fetch --locked || { echo "  skipped: cargo cannot fetch the dependencies of all targets" >&3; return; }
   # --debug: it compiles in half the time, and runs for seconds anyway.
   outcome=$(bash tests/scripts/cargo-tool.sh cargo-deny@0.20.2 --debug)
   echo "  $outcome" >&3
@@ -143,7 +148,7 @@ step_classes() {
   cargo build "${BUILT[@]}" --bins --examples
   for class in gpu software; do
     echo "  class $class:" >&3
-    export WISP_TEST_CLASS=$class WISP_TEST_ALL=1 WISP_ALL_RECORDS=1
+    export WISP_TEST_CLASS=$class WISP_TEST_ALL=1
     run_tests --test engine --test program
     step_browser
   done
@@ -256,14 +261,13 @@ for name in "$@"; do
     *) echo "run.sh: no step '$name'; there are: $STEPS $MORE" >&2; exit 2 ;;
   esac
 done
-# Two slow steps are about what changes least: of four ordinary runs one takes the first and one the second, by the commit.
+# Slow steps about what changes least take turns: each is in one of four runs without arguments, by the commit.
 left_out=
 if [ $# = 0 ]; then
-  case $(git rev-parse HEAD 2>/dev/null) in
-    *[048c]) left_out=fuzz ;;
-    *[159d]) left_out=aarch64 ;;
-    *) left_out="aarch64 fuzz" ;;
-  esac
+  turns=(aarch64 fuzz deny "")
+  commit=$(git rev-parse HEAD 2>/dev/null || echo 3)
+  turn=${turns[0x${commit: -1} % 4]}
+  for name in "${turns[@]}"; do [ "$name" = "$turn" ] || left_out+=" $name"; done
 fi
 # shellcheck disable=SC2086 # the list is split into words on purpose
 for name in ${*:-$STEPS}; do

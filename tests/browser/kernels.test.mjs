@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { blank } from "./lib/setup.mjs";
+import { ALL, blank } from "./lib/setup.mjs";
 
 const folder = process.env.WISP_KERNEL_RECORDS;
 const names = folder ? readdirSync(folder).filter((name) => name.endsWith(".case")).sort() : [];
@@ -18,9 +18,8 @@ after(() => site?.close());
 const ops = [...new Set(names.map((name) => name.replace(/-[0-9a-f]{16}\.case$/, "")))];
 
 // An ordinary run takes some cases of each op and some kernels, because the browser takes a second to compile one: the
-// products of one encoding, attention over one format of the cache, all other kernels but those of rare encodings, half of
-// these, and a tenth of those that are left. WISP_ALL_RECORDS=1 takes all.
-const ALL = Boolean(process.env.WISP_ALL_RECORDS);
+// products of one encoding, attention over one format of the cache, all other kernels but those of rare encodings, a third of
+// these, and a tenth of those that are left.
 const MAX_RECORDS = ALL ? Infinity : 8;
 // Formats of the KV cache.
 const CACHES = ["f32", "f16", "q8_0"];
@@ -31,7 +30,7 @@ const isTaken = (kernel) => {
   const [op, encoding] = kernel.split(".");
   const chosen = op.startsWith("matmul") ? "q4_0" : op.includes("attention") && CACHES.includes(encoding) ? "f16" : undefined;
   const isCommon = chosen ? encoding === chosen : !RARE.includes(encoding);
-  return ALL || digest(kernel) % (isCommon ? 2 : 10) === 0;
+  return ALL || digest(kernel) % (isCommon ? 3 : 10) === 0;
 };
 /** The kernels of a record's runs. */
 const kernelsOf = (name) => {

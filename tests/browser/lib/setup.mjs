@@ -16,6 +16,9 @@ export function shared(path) {
   return existsSync(whole) ? whole : undefined;
 }
 
+/** Whether all cases run; an ordinary run takes a sample of some tests, because the browser's software adapter is slow. */
+export const ALL = process.env.WISP_TEST_ALL === "1";
+
 /** The class of kernels that models run unless a test chooses one: `gpu`, `software`, or by default the adapter's own. */
 const deviceClass = process.env.WISP_TEST_CLASS || undefined;
 /** The page's address with that class. */
