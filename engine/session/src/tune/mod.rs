@@ -242,10 +242,11 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// Runs dispatches in one submission, and returns the seconds that it takes.
+    /// Runs dispatches in one submission, and returns the seconds that it takes: by the device's timestamps, or
+    /// by the tuner's clock where the device has none.
     async fn seconds(&self, model: &Model, dispatches: &[Dispatch]) -> Result<f64, SessionError> {
         let device = &model.device;
-        if device.clock() == Clock::None {
+        if device.clock() != Clock::Device {
             device.finish().await?;
             let start = (self.now)();
             device.record(dispatches)?;

@@ -1,6 +1,13 @@
 //! Tests of tuning on the host, with functions in place of kernels.
 
-use std::{cell::Cell, ops::ControlFlow, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use wisp_device::{Device, Pipeline};
 use wisp_graph::Graph;
@@ -14,23 +21,25 @@ use crate::InitOptions;
 const TOKENS: u64 = 4;
 const OP: &str = "matmul.f32";
 
-thread_local! {
-    /// The time that the functions have taken. A real clock would let other programs decide which is faster.
-    static CLOCK: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
+/// The microseconds that the functions have taken, on whatever thread of the device's. A real clock would let
+/// other programs decide which is faster.
+static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+/// Held by the test that reads the clock.
+static CLOCK_IS_READ: Mutex<()> = Mutex::new(());
 
 /// The host's twin in the time given.
-fn right_in(time: Duration, args: &Args<'_>) -> Result<(), HostError> {
-    CLOCK.set(CLOCK.get() + time);
+fn right_in(microseconds: u64, args: &Args<'_>) -> Result<(), HostError> {
+    CLOCK.fetch_add(microseconds, Ordering::Relaxed);
     twin(OP).unwrap()(args)
 }
 
 fn right(args: &Args<'_>) -> Result<(), HostError> {
-    right_in(Duration::from_micros(10), args)
+    right_in(10, args)
 }
 
 fn slow(args: &Args<'_>) -> Result<(), HostError> {
-    right_in(Duration::from_millis(1), args)
+    right_in(1000, args)
 }
 
 /// Fast, and wrong: leaves whatever the result's memory holds.
@@ -66,9 +75,10 @@ fn tune(
     progress: OnTuning<'_>,
     function: impl Fn(&str) -> Twin,
 ) -> (TuneReport, &'static str) {
+    let _guard = CLOCK_IS_READ.lock().unwrap();
     let (session, model, dims) = product();
     let default = model.kernel_of(0, &dims).unwrap();
-    let now = || CLOCK.get();
+    let now = || Duration::from_micros(CLOCK.load(Ordering::Relaxed));
     let mut tuner = Tuner::new(&session, limit, &now, progress);
     let pipeline = |kernel: &'static Kernel| -> Pipeline {
         let function = function(kernel.name);
@@ -174,6 +184,7 @@ fn tuning_changes_no_result() {
         Duration::ZERO
     });
     let mut tuner = Tuner::new(&session, FOREVER, &now, GO_ON);
+    let right = twin(OP).unwrap();
     let pipeline = |kernel| session.device().twin_pipeline(kernel, right).unwrap();
     tuner.replaced = wisp_shaders::candidates(OP).map(pipeline).collect();
     pollster::block_on(tuner.measure(&model, &dims, &[])).unwrap();
