@@ -28,7 +28,7 @@ for QEMU_CPU in $PROCESSORS; do
   export QEMU_CPU
   filters=("$@")
   [ "$QEMU_CPU" = max ] || filters=(int8 instruction_set)
-  outcome=$(cargo test --locked --target "$TARGET" -p wisp-weights -p wisp-host --lib -- "${filters[@]}" 2>&1) || { echo "$outcome"; exit 1; }
+  outcome=$(cargo test --locked --target "$TARGET" -p wisp-weights -p wisp-host --lib --test twins -- "${filters[@]}" 2>&1) || { echo "$outcome"; exit 1; }
   passed=$(awk '/^test result: ok/ { sum += $4 } END { print sum }' <<<"$outcome")
   echo "$QEMU_CPU: $passed passed"
 done

@@ -58,11 +58,6 @@ mod softmax;
 mod strided;
 mod top_k;
 
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
-
 pub use args::{Args, Binding};
 pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
 pub use error::HostError;

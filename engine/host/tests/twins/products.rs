@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use wisp_shaders::params::*;
 
-use super::super::HostBuffer;
-use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
 use super::{matmul_params, zeros};
+use crate::support::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
+use wisp_host::HostBuffer;
 use wisp_types::Encoding;
 use wisp_weights::encodings::{dequantize, repack_rows};
 

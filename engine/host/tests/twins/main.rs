@@ -1,4 +1,7 @@
 //! Tests of every host twin against plain loops in `f64`, and of its errors.
+//!
+//! They use the library as devices do, and no test build of it: one would compile every twin for every encoding and
+//! set of instructions a second time. The private modules with tests of their own are compiled here.
 
 mod attention;
 mod elements;
@@ -8,8 +11,19 @@ mod int8;
 mod linear_recurrence;
 mod products;
 mod sampling;
+mod support;
 
-use super::{HostBuffer, twin};
+#[allow(dead_code)]
+#[path = "../../src/buffer.rs"]
+mod buffer;
+#[allow(dead_code)]
+#[path = "../../src/cache.rs"]
+mod cache;
+#[allow(dead_code)]
+#[path = "../../src/math.rs"]
+mod math;
+
+use wisp_host::{HostBuffer, twin};
 use wisp_shaders::params::MatmulParams;
 use wisp_types::Encoding;
 

@@ -2,12 +2,20 @@
 
 use std::ops::Range;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 
-use super::{Args, Binding, HostBuffer, HostError, twin};
+use wisp_host::{Args, Binding, HostBuffer, HostError, twin};
+
+/// What a product needs of a block of quantised inputs besides its bytes, as `quantize.wgsl` stores it.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(crate) struct BlockFactors {
+    pub(crate) scale: f32,
+    pub(crate) sums: [i16; 2],
+}
 
 /// Creates a buffer that contains `data`.
-pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
+pub(crate) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
     let bytes: &[u8] = bytemuck::cast_slice(data);
     let buffer = HostBuffer::new(bytes.len()).unwrap();
     buffer.write(0, bytes).unwrap();
@@ -15,7 +23,7 @@ pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
 }
 
 /// Returns the contents of a buffer.
-pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
+pub(crate) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
     let mut bytes = vec![0; buffer.len()];
     buffer.read(0, &mut bytes).unwrap();
     bytes
@@ -25,7 +33,7 @@ pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
 }
 
 /// Creates a binding of some bytes of a buffer.
-pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
+pub(crate) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
     Binding {
         number,
         buffer,
@@ -35,12 +43,12 @@ pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> B
 }
 
 /// Runs a twin on the given bindings.
-pub(super) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<(), HostError> {
+pub(crate) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<(), HostError> {
     twin(op).unwrap()(&Args::new(op, bytemuck::bytes_of(&params), bindings)?)
 }
 
 /// Runs a twin on whole buffers, which are bound to numbers from 1 on.
-pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
+pub(crate) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
     let numbered = buffers.iter().enumerate();
     let bindings: Vec<_> = numbered
         .map(|(i, buffer)| bind(i + 1, buffer, 0..buffer.len()))
@@ -49,7 +57,7 @@ pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Resul
 }
 
 /// Returns `len` pseudo-random numbers from -1 to 1 that depend on the seed.
-pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
+pub(crate) fn numbers(seed: u32, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2654435761) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -63,7 +71,7 @@ pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
 /// Returns a sum in `f64` and its magnitude: its own, or the root of the sum of its terms' squares if
 /// the terms cancel. Rounding errors of a sum are relative to its terms, not to what remains after
 /// cancellation.
-pub(super) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| {
         (sum + term, squares + term * term)
     });
@@ -71,13 +79,13 @@ pub(super) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// Asserts that the normalised error `|a - b| / |b|` is within a bound; NaN always fails.
-pub(super) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
+pub(crate) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
     let sized: Vec<(f64, f64)> = expected.iter().map(|e| (*e, e.abs())).collect();
     assert_sums_close(actual, &sized, bound);
 }
 
 /// Like [`assert_close`], but relative to the magnitudes that [`sum`] returns with the numbers.
-pub(super) fn assert_sums_close(actual: &[f32], expected: &[(f64, f64)], bound: f64) {
+pub(crate) fn assert_sums_close(actual: &[f32], expected: &[(f64, f64)], bound: f64) {
     assert_eq!(actual.len(), expected.len());
     let square = |v: f64| v * v;
     let norm: f64 = expected.iter().map(|(_, size)| square(*size)).sum();

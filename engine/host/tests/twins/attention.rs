@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use wisp_shaders::{CacheFormat, params::*};
 
-use super::super::cache::{Heads, decode};
-use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
-use super::{HostBuffer, zeros};
+use super::zeros;
+use crate::cache::{Heads, decode};
+use crate::support::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
+use wisp_host::HostBuffer;
 
 /// A seed for norm weights that is distinct from all other seeds of a test.
 fn seed_of_norms(head_dim: usize) -> u32 {

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use wisp_shaders::params::*;
 
-use super::super::HostBuffer;
-use super::super::quantize::BlockFactors;
-use super::super::testing::{assert_sums_close, buffer, contents, numbers, run, sum};
 use super::products::{columns, weight, weight_rows};
 use super::{matmul_params, zeros};
+use crate::support::BlockFactors;
+use crate::support::{assert_sums_close, buffer, contents, numbers, run, sum};
+use wisp_host::HostBuffer;
 use wisp_types::Encoding;
 use wisp_weights::blocks::with_integer_encoding;
 

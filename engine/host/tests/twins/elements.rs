@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wisp_shaders::params::*;
 
-use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run};
 use super::zeros;
+use crate::support::{assert_close, assert_sums_close, buffer, contents, numbers, run};
 
 /// The activation of a kind. It uses the logistic function and erfc, because 1 + tanh and 1 + erf
 /// cancel in the tail.

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use wisp_shaders::params::*;
 use wisp_types::Encoding;
 
-use super::super::HostBuffer;
-use super::super::quantize::BlockFactors;
-use super::super::testing::{buffer, contents, numbers, run};
 use super::products::weight;
 use super::{matmul_params, zeros};
+use crate::support::BlockFactors;
+use crate::support::{buffer, contents, numbers, run};
+use wisp_host::HostBuffer;
 
 const TOKENS: usize = 512;
 

@@ -4,9 +4,9 @@ mod parameters;
 
 use wisp_shaders::params::*;
 
-use super::super::testing::{bind, buffer, call, contents, run};
-use super::super::{HostBuffer, HostError};
 use super::zeros;
+use crate::support::{bind, buffer, call, contents, run};
+use wisp_host::{HostBuffer, HostError};
 
 #[test]
 fn overlapping_bindings_are_an_error_if_one_is_written() {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wisp_shaders::params::*;
 
-use super::super::testing::{buffer, contents, run};
 use super::zeros;
+use crate::support::{buffer, contents, run};
 
 /// A row of logits to sample from, and the tokens that the prompt contains.
 #[derive(Clone, Debug)]

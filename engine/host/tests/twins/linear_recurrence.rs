@@ -5,9 +5,9 @@ use std::ops::Range;
 use proptest::prelude::*;
 use wisp_shaders::params::{CHUNK, LinearRecurrenceParams, NO_STATE};
 
-use super::super::HostBuffer;
-use super::super::testing::{buffer, contents, numbers, run};
 use super::zeros;
+use crate::support::{buffer, contents, numbers, run};
+use wisp_host::HostBuffer;
 
 /// Heads of keys and of values, and their elements.
 type Sizes = [usize; 4];
