@@ -4,7 +4,7 @@
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. A run without arguments takes at most one of `aarch64`, `fuzz` and
 # `deny`, by the commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`,
-# `clippy`, `build`, `tests`, `aarch64`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
+# `clippy`, `build`, `tests`, `aarch64`, `cuda`, `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
@@ -16,7 +16,7 @@ set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package notices deny clippy build tests aarch64 cuda doctests docs gpu-statistics fuzz browser"
+readonly STEPS="vulkan fmt package notices deny clippy build tests aarch64 cuda web doctests docs gpu-statistics fuzz browser"
 readonly MORE="wasm32 msrv faults classes kernels cuda-all barriers"
 readonly FAILURE_LINES=150
 
@@ -34,8 +34,17 @@ export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261}
 if [ -z "${XDG_RUNTIME_DIR:-}" ]; then
   XDG_RUNTIME_DIR=$(mktemp -d)
   export XDG_RUNTIME_DIR
-  trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
+  own_runtime_dir=$XDG_RUNTIME_DIR
 fi
+
+end() {
+  if [ -n "${own_runtime_dir:-}" ]; then rm -rf "$own_runtime_dir"; fi
+  # A failure of another step leaves the page's build running.
+  if [ -e "$LOGS/web-build.pid" ]; then kill -- "-$(<"$LOGS/web-build.pid")" 2>/dev/null || true; fi
+  rm -f "$LOGS/web-build.pid"
+}
+rm -f "$LOGS/web-build.pid"
+trap end EXIT
 
 # A step is a function of this name. What it prints is its log; lines that it writes to descriptor 3 are shown to the
 # user below its status line.
@@ -210,11 +219,10 @@ step_msrv() {
   cargo "+$rust" check --locked --workspace --target-dir "$TARGET_DIR/msrv"
 }
 
-# Builds the package and the page, and tests both in headless Chromium on its software adapter. The kernel tests'
-# cases and an encoder are written down once with what the host makes of them; the browser runs them over its own
-# adapter.
-step_browser() {
-  local outcome log records=$TARGET_DIR/kernel-records
+# Finds or installs what the browser's tests need, and starts to build the package and the page: half of its time the build
+# runs on one core, beside the steps that follow. Its output and its status are left in files for the browser's step.
+step_web() {
+  local outcome log
   outcome=$(bash tests/scripts/chromium.sh)
   if [[ $outcome != skipped:* ]] && ! log=$(cd tests/browser && npm ci --no-fund --no-audit 2>&1); then
     echo "$log"
@@ -223,13 +231,32 @@ step_browser() {
     outcome="skipped: npm cannot fetch what the tests are written with"
   fi
   echo "  chromium: $outcome" >&3
+  echo "$outcome" >"$LOGS/chromium"
+  rm -f "$LOGS/web-build.status"
+  case $outcome in skipped:*) return ;; esac
+  set -m # a process group of its own, which can be ended as a whole
+  (
+    status=0
+    bash web-demo/build.sh >"$LOGS/web-build" 2>"$LOGS/web-build.log" 3>&- || status=$?
+    rm "$LOGS/web-build.pid"
+    echo "$status" >"$LOGS/web-build.status"
+  ) &
+  echo $! >"$LOGS/web-build.pid"
+}
+
+# Tests the package and the page in headless Chromium on its software adapter. The kernel tests' cases and an encoder are
+# written down once with what the host makes of them; the browser runs them over its own adapter.
+step_browser() {
+  local outcome records=$TARGET_DIR/kernel-records
+  case " $done_steps " in *" web "*) ;; *) step_web ;; esac
+  outcome=$(<"$LOGS/chromium")
   case $outcome in skipped:*) step_wasm32; return ;; esac
-  # Most of its time it runs on one core.
-  bash web-demo/build.sh >"$LOGS/web-build" &
   rm -rf "$records"
   mkdir -p "$records"
   WISP_KERNEL_RECORDS=$records cargo test --quiet "${BUILT[@]}" --test kernels --test browser
-  wait $!
+  while [ ! -e "$LOGS/web-build.status" ]; do sleep 1; done
+  cat "$LOGS/web-build.log"
+  [ "$(<"$LOGS/web-build.status")" = 0 ]
   sed 's/^/  /' "$LOGS/web-build" >&3
   cd tests/browser
   CHROMIUM=${outcome#*: } WISP_KERNEL_RECORDS=$records npm test | tee "$LOGS/browser-tests"
@@ -249,6 +276,7 @@ run_step() {
   if [ "$status" = 0 ]; then printf 'ok    '; else printf 'FAILED'; fi
   printf ' %4d s\n' $((SECONDS - began))
   cat "$LOGS/notes"
+  done_steps+=" $1"
   [ "$status" = 0 ] && return
   tail -n "$FAILURE_LINES" "$log"
   echo "run.sh: step '$1' failed with status $status after $SECONDS s in all; its whole output is in $log" >&2
@@ -269,6 +297,7 @@ if [ $# = 0 ]; then
   turn=${turns[0x${commit: -1} % 4]}
   for name in "${turns[@]}"; do [ "$name" = "$turn" ] || left_out+=" $name"; done
 fi
+done_steps=
 # shellcheck disable=SC2086 # the list is split into words on purpose
 for name in ${*:-$STEPS}; do
   case " $left_out " in

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { blank, golden, json, run, shared } from "./lib/setup.mjs";
+import { ALL, blank, golden, json, run, shared } from "./lib/setup.mjs";
 
 /** The files that `cargo test --test browser` writes. */
 const ENCODER = join(process.env.WISP_KERNEL_RECORDS ?? "/nowhere", "encoder");
@@ -32,7 +32,7 @@ for (const [name, options] of [
   ["in a worker", {}],
   ["on the page's own thread", { worker: false }],
   ["with default limits only", { baseline: true }],
-  ["with the kernels for GPUs", { deviceClass: "gpu" }],
+  ...(ALL ? [["with the kernels for GPUs", { deviceClass: "gpu" }]] : []),
   ["with the kernels for GPUs and default limits only", { deviceClass: "gpu", baseline: true }],
 ]) {
   test(`tokens equal those of native runs ${name}`, async () => {

@@ -67,7 +67,7 @@ test("both classes of kernels give the same answer", async () => {
     await page.locator("#send:enabled").waitFor(READY);
     // The kernels for GPUs take long on the browser's software adapter.
     await page.getByRole("button", { name: "Settings" }).click();
-    await page.getByLabel("Longest answer, in tokens").fill("48");
+    await page.getByLabel("Longest answer, in tokens").fill("24");
     await page.keyboard.press("Escape");
     answers.push(await ask("Tell me a story about a brave fox."));
   }
