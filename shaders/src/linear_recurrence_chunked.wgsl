@@ -279,7 +279,7 @@ fn main(
             }
         }
         row_read = span.w;
+        // Workgroup memory needs none: what the next chunk writes first was last read before the rows.
         storageBarrier();
-        workgroupBarrier();
     }
 }
