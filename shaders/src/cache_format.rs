@@ -8,7 +8,8 @@ pub enum CacheFormat {
     /// Single precision.
     #[default]
     F32,
-    /// Half precision; numbers beyond its range become its largest number.
+    /// Half precision; numbers beyond its range become its largest number. A head takes whole groups of eight elements,
+    /// so that 16 bytes can be loaded at once; the last four may be unused.
     F16,
     /// Blocks of 32 signed bytes with a scale in half precision each. The last block of a head is as short
     /// as the head ends; the scales follow the blocks, two in a word.
@@ -38,7 +39,7 @@ impl CacheFormat {
         let vec4s = u64::from(head_dim).div_ceil(4);
         match self {
             CacheFormat::F32 => 4 * vec4s,
-            CacheFormat::F16 => 2 * vec4s,
+            CacheFormat::F16 => 4 * vec4s.div_ceil(2),
             CacheFormat::Q8_0 => vec4s + vec4s.div_ceil(16),
         }
     }

@@ -28,9 +28,14 @@ pub fn encode(format: CacheFormat, head_dim: usize, heads: &[f32]) -> Vec<u32> {
             }
         }
     };
+    let words = format.head_words(head_dim as u32) as usize;
+    let padded = |words_of_head: Vec<u32>| {
+        let padding = words - words_of_head.len();
+        words_of_head.into_iter().chain(vec![0; padding])
+    };
     heads
         .chunks(head_dim.next_multiple_of(4))
-        .flat_map(head)
+        .flat_map(|elements| padded(head(elements)))
         .collect()
 }
 

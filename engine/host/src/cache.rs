@@ -41,7 +41,8 @@ impl Heads {
                     let x = head.get(i).copied().unwrap_or(0.0).clamp(-65504.0, 65504.0);
                     u32::from(f16::from_f32(x).to_bits())
                 };
-                for (i, to) in to.iter_mut().enumerate() {
+                let used = 2 * head.len().div_ceil(4);
+                for (i, to) in to.iter_mut().take(used).enumerate() {
                     *to = half(2 * i) | half(2 * i + 1) << 16;
                 }
             }
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(words(128), [128, 64, 34]);
         assert_eq!(words(64), [64, 32, 17]);
         assert_eq!(words(7), [8, 4, 3]);
+        assert_eq!(words(12), [12, 8, 4], "halves in whole loads of 16 bytes");
         assert_eq!(words(80), [80, 40, 22]);
     }
 }

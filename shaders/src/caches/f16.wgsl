@@ -1,8 +1,10 @@
-// A KV cache in half precision: a head takes two words for each of its vec4s.
+// A KV cache in half precision: a head takes two words for each of its vec4s, of which it has an even number: the last
+// may be unused. Kernels in which an invocation reads whole keys (`whole_keys`) load two vec4s at once.
 import package::query::query;
 import constants::CACHE;
 
-@if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && !whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
@@ -14,15 +16,17 @@ const F16_MAX = vec4<f32>(65504.0);
 // Whether each number is one that half precision can hold.
 const HOLDS_HALVES: bool = true;
 
-// The offset of a head in the cache, in elements of its array.
+// The offset of a head in the cache, in vec4s.
 fn head_offset(row: u32, vec4s: u32) -> u32 {
-    return row * vec4s;
+    return row * (vec4s + vec4s % 2u);
 }
 
 // The number of heads that both the key and the value cache can hold.
 fn cached_heads(vec4s: u32) -> u32 {
-    @if(!keys) let len = min(arrayLength(&k_cache), arrayLength(&v_cache));
-    @if(keys) let len = arrayLength(&k_cache);
+    @if(whole_keys) let k_len = 2u * arrayLength(&k_cache);
+    @if(!whole_keys) let k_len = arrayLength(&k_cache);
+    @if(!keys) let len = min(k_len, arrayLength(&v_cache));
+    @if(keys) let len = k_len;
     return len / max(head_offset(1u, vec4s), 1u);
 }
 
@@ -40,23 +44,25 @@ fn pack_vec4(v: vec4<f32>) -> vec2<u32> {
 fn query_dot_key(head: u32, vec4s: u32) -> f32 {
     var sum = 0.0;
     for (var i = 0u; i < vec4s; i++) {
-        sum += dot(query[i], unpack_vec4(k_cache[head + i]));
+        sum += dot(query[i], key_vec4(head, vec4s, i));
     }
     return sum;
 }
 
 // Vec4 `i` of the key at offset `head`.
 fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
-    return unpack_vec4(k_cache[head + i]);
+    @if(whole_keys) let pair = k_cache[(head + i) / 2u];
+    @if(whole_keys) let halves = select(pair.xy, pair.zw, i % 2u == 1u);
+    @if(!whole_keys) let halves = k_cache[head + i];
+    return unpack_vec4(halves);
 }
 
 // Vec4s `i` to `i + 3` of the key at offset `head`; `i` is a multiple of 4.
 fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
-    var four: array<vec4<f32>, 4>;
-    for (var u = 0u; u < 4u; u++) {
-        four[u] = unpack_vec4(k_cache[head + i + u]);
-    }
-    return four;
+    @if(whole_keys) let pairs = array(k_cache[(head + i) / 2u], k_cache[(head + i) / 2u + 1u]);
+    @if(whole_keys) let halves = array(pairs[0].xy, pairs[0].zw, pairs[1].xy, pairs[1].zw);
+    @if(!whole_keys) let halves = array(k_cache[head + i], k_cache[head + i + 1u], k_cache[head + i + 2u], k_cache[head + i + 3u]);
+    return array(unpack_vec4(halves[0]), unpack_vec4(halves[1]), unpack_vec4(halves[2]), unpack_vec4(halves[3]));
 }
 
 // Vec4 `i` of the value at offset `head`.

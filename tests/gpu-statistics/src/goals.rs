@@ -125,8 +125,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("attention, prefill, cooperative: matrix products a multiply-add", "attention_tiled.*.cooperative*", Metric::LoopMatrices, [0.016], SM_80),
     goal("attention, prefill, cooperative: instructions a multiply-add", "attention_tiled.f16.cooperative16_lanes32_head128", Metric::LoopInstructions, [0.5], SM_80),
     goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
-    goal("products: spills", "matmul*", Metric::Spills, [0.0], NONE),
-    goal("products: local memory", "matmul*", Metric::Scratch, [0.0], NONE),
+    goal("products: spills", "matmul*", Metric::Spills, [0.0], SM_80),
+    goal("products: local memory", "matmul*", Metric::Scratch, [0.0], SM_80),
     goal("attention: spills", "attention_*", Metric::Spills, [0.0], SM_80),
     goal("attention: local memory", "attention_*", Metric::Scratch, [0.0], SM_80),
 ];
