@@ -41,7 +41,6 @@ end() {
   if [ -n "${own_runtime_dir:-}" ]; then rm -rf "$own_runtime_dir"; fi
   # A failure of another step leaves the page's build running.
   if [ -e "$LOGS/web-build.pid" ]; then kill -- "-$(<"$LOGS/web-build.pid")" 2>/dev/null || true; fi
-  rm -f "$LOGS/web-build.pid"
 }
 rm -f "$LOGS/web-build.pid"
 trap end EXIT
@@ -238,10 +237,19 @@ step_web() {
   (
     status=0
     bash web-demo/build.sh >"$LOGS/web-build" 2>"$LOGS/web-build.log" 3>&- || status=$?
-    rm "$LOGS/web-build.pid"
     echo "$status" >"$LOGS/web-build.status"
   ) &
   echo $! >"$LOGS/web-build.pid"
+}
+
+# Waits for the page's build, if there is one, and returns its status.
+wait_for_web() {
+  [ -e "$LOGS/web-build.pid" ] || return 0
+  while kill -0 "$(<"$LOGS/web-build.pid")" 2>/dev/null; do sleep 1; done
+  rm "$LOGS/web-build.pid"
+  cat "$LOGS/web-build.log"
+  # A build that was killed leaves no status.
+  [ "$(<"$LOGS/web-build.status")" = 0 ]
 }
 
 # Tests the package and the page in headless Chromium on its software adapter. The kernel tests' cases and an encoder are
@@ -254,9 +262,7 @@ step_browser() {
   rm -rf "$records"
   mkdir -p "$records"
   WISP_KERNEL_RECORDS=$records cargo test --quiet "${BUILT[@]}" --test kernels --test browser
-  while [ ! -e "$LOGS/web-build.status" ]; do sleep 1; done
-  cat "$LOGS/web-build.log"
-  [ "$(<"$LOGS/web-build.status")" = 0 ]
+  wait_for_web
   sed 's/^/  /' "$LOGS/web-build" >&3
   cd tests/browser
   CHROMIUM=${outcome#*: } WISP_KERNEL_RECORDS=$records npm test | tee "$LOGS/browser-tests"
@@ -305,4 +311,6 @@ for name in ${*:-$STEPS}; do
     *) run_step "$name" ;;
   esac
 done
+# `web` without `browser`: nothing else has waited for it.
+wait_for_web
 printf '%-14s ok     %4d s\n' total "$SECONDS"

@@ -41,6 +41,7 @@ impl Heads {
                     let x = head.get(i).copied().unwrap_or(0.0).clamp(-65504.0, 65504.0);
                     u32::from(f16::from_f32(x).to_bits())
                 };
+                // What rounds the head up to 16 bytes is never read.
                 let used = 2 * head.len().div_ceil(4);
                 for (i, to) in to.iter_mut().take(used).enumerate() {
                     *to = half(2 * i) | half(2 * i + 1) << 16;

@@ -58,10 +58,10 @@ fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
 }
 
 // Vec4s `i` to `i + 3` of the key at offset `head`; `i` is a multiple of 4.
+@if(whole_keys)
 fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
-    @if(whole_keys) let pairs = array(k_cache[(head + i) / 2u], k_cache[(head + i) / 2u + 1u]);
-    @if(whole_keys) let halves = array(pairs[0].xy, pairs[0].zw, pairs[1].xy, pairs[1].zw);
-    @if(!whole_keys) let halves = array(k_cache[head + i], k_cache[head + i + 1u], k_cache[head + i + 2u], k_cache[head + i + 3u]);
+    let pairs = array(k_cache[(head + i) / 2u], k_cache[(head + i) / 2u + 1u]);
+    let halves = array(pairs[0].xy, pairs[0].zw, pairs[1].xy, pairs[1].zw);
     return array(unpack_vec4(halves[0]), unpack_vec4(halves[1]), unpack_vec4(halves[2]), unpack_vec4(halves[3]));
 }
 

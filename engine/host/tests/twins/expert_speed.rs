@@ -7,8 +7,7 @@ use wisp_types::Encoding;
 
 use super::products::weight;
 use super::{matmul_params, zeros};
-use crate::support::BlockFactors;
-use crate::support::{buffer, contents, numbers, run};
+use crate::support::{BlockFactors, buffer, contents, numbers, run};
 use wisp_host::HostBuffer;
 
 const TOKENS: usize = 512;

@@ -5,8 +5,7 @@ use wisp_shaders::params::*;
 
 use super::products::{columns, weight, weight_rows};
 use super::{matmul_params, zeros};
-use crate::support::BlockFactors;
-use crate::support::{assert_sums_close, buffer, contents, numbers, run, sum};
+use crate::support::{BlockFactors, assert_sums_close, buffer, contents, numbers, run, sum};
 use wisp_host::HostBuffer;
 use wisp_types::Encoding;
 use wisp_weights::blocks::with_integer_encoding;

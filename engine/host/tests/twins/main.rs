@@ -13,13 +13,13 @@ mod products;
 mod sampling;
 mod support;
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the library uses it")]
 #[path = "../../src/buffer.rs"]
 mod buffer;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the library uses it")]
 #[path = "../../src/cache.rs"]
 mod cache;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the library uses it")]
 #[path = "../../src/math.rs"]
 mod math;
 
