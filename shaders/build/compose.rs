@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
+use wesl::syntax::GlobalDeclaration;
+use wesl::{
+    CompileOptions, CompileResult, ModulePath, NoMangler, ResolveError, Resolver, SourceMap,
+};
 
 use crate::device_class::DeviceClass;
 use crate::variants::{ANY_COLS, VARIANTS, Variant};
@@ -83,9 +86,10 @@ pub(crate) fn compose(
     let root = format!("package::{}", variant.file).parse::<ModulePath>();
     let root = root.map_err(|e| format!("{name}: {e}"))?;
     let files = ModuleFiles { variant, encoding };
-    let wgsl = wesl::compile_sourcemap(&root, &files, &NoMangler, &options)
+    let mut composed = wesl::compile_sourcemap(&root, &files, &NoMangler, &options)
         .map_err(|e| format!("{name}: {e}"))?;
-    let wgsl = format!("{}{wgsl}", enable_directives(variant.features));
+    sort_modules(&mut composed);
+    let wgsl = format!("{}{composed}", enable_directives(variant.features));
     let module = naga::front::wgsl::parse_str(&wgsl)
         .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
     validate(&name, &wgsl, &module, variant)?;
@@ -97,6 +101,25 @@ pub(crate) fn compose(
         wgsl,
         module,
     })
+}
+
+/// Sorts the declarations by the module they come from, the kernel's own first. wesl lists modules in the order of a hash
+/// map, which is another one in each build, but what is made from the text outlives a build: fingerprints, compiled models,
+/// cached pipelines.
+fn sort_modules(composed: &mut CompileResult) {
+    let declarations = &mut composed.syntax.global_declarations;
+    declarations.sort_by_cached_key(|declaration| {
+        let name = match declaration.node() {
+            GlobalDeclaration::Declaration(it) => &it.ident,
+            GlobalDeclaration::TypeAlias(it) => &it.ident,
+            GlobalDeclaration::Struct(it) => &it.ident,
+            GlobalDeclaration::Function(it) => &it.ident,
+            GlobalDeclaration::ConstAssert(_) | GlobalDeclaration::Void => return None,
+        };
+        // The names of the kernel's own declarations are not mapped.
+        let (module, _) = composed.sourcemap.get_decl(&name.name())?;
+        Some(module.to_string())
+    });
 }
 
 /// The directives that enable the language extensions of a variant's features. Subgroup operations have none: naga

@@ -176,6 +176,23 @@ mod tests {
     }
 
     #[test]
+    fn modules_are_sorted() {
+        // Of the modules `constants` and `encodings`.
+        let declarations = ["const WG: u32", "struct Scales {"];
+        let places = |kernel: &Kernel| declarations.map(|text| kernel.wgsl.find(text));
+        let both = kernels().iter().filter_map(|kernel| match places(kernel) {
+            [Some(constant), Some(scales)] => Some((kernel, constant, scales)),
+            _ => None,
+        });
+        let mut checked = 0;
+        for (kernel, constant, scales) in both {
+            assert!(constant < scales, "{}", kernel.name);
+            checked += 1;
+        }
+        assert!(checked > 100, "{checked} kernels have both");
+    }
+
+    #[test]
     fn cache_formats_match_the_table_of_kernels() {
         assert_eq!(CacheFormat::ALL.map(CacheFormat::name), *variants::CACHES);
     }
