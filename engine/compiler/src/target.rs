@@ -174,6 +174,11 @@ impl Target {
         }
     }
 
+    /// The compute capability of a target that is an architecture of NVIDIA's GPUs: 80 for `sm_80`.
+    pub fn cuda_architecture(&self) -> Option<u32> {
+        self.name.strip_prefix("sm_")?.parse().ok()
+    }
+
     /// Checks that the target has the capabilities that every kernel of a program needs and, in native
     /// builds with the feature `targets`, that every kernel can be translated to the target's
     /// languages.

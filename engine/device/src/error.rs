@@ -177,6 +177,19 @@ pub enum DeviceError {
         /// The driver's message.
         message: String,
     },
+    /// Occurs when kernels are to be compiled for NVIDIA's GPUs where their compiler is not installed.
+    #[error(
+        "NVRTC, which compiles kernels for NVIDIA's GPUs, is not installed where the system finds libraries (the CUDA toolkit has it, and so has the Python package nvidia-cuda-nvrtc)"
+    )]
+    NoCompiler,
+    /// Occurs when the compiler for NVIDIA's GPUs does not know an architecture.
+    #[error("{compiler} does not compile for {architecture}: use that of another CUDA toolkit")]
+    UnknownArchitecture {
+        /// The name and version of the compiler, such as `NVRTC 13.0`.
+        compiler: String,
+        /// The architecture, such as `sm_90`.
+        architecture: String,
+    },
     /// Occurs when the device is gone: it was reset or unplugged, or its driver was updated.
     #[error("{device} was lost: {message}")]
     Lost {

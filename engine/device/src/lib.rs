@@ -78,6 +78,9 @@ mod timing;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+#[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+pub use cuda::OfflineCompiler;
+
 pub use buffer::{Buffer, BufferSlice, ReadFuture, Usage};
 pub use device::Device;
 pub use error::DeviceError;

@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, io};
 
+#[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+use rayon::prelude::*;
+
 use crate::{
     artefact::{self, ArtefactError},
     differences::differences,
@@ -151,6 +154,26 @@ impl CompiledModule {
             made.push((digest_of(graph), CompiledModel::new(program)));
         }
         Ok(CompiledModule::of(made)?)
+    }
+
+    /// Compiles the kernels to machine code of NVIDIA's GPUs and keeps it in a cache, where a device of the same architecture
+    /// finds it when it loads this module from a file. Returns how many kernels there are.
+    ///
+    /// # Errors
+    ///
+    /// If a kernel does not compile.
+    #[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+    pub fn compile_machine_code(
+        &self,
+        compiler: &wisp_device::OfflineCompiler,
+        cache: &wisp_files::DiskCache,
+    ) -> Result<usize, SessionError> {
+        let programs = self.models.iter().map(|model| &model.program);
+        let kernels = programs.flat_map(Program::kernels);
+        let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
+        let compile = |(_, kernel): (_, &&_)| compiler.compile(kernel, cache);
+        kernels.par_iter().try_for_each(compile)?;
+        Ok(kernels.len())
     }
 
     /// Compiled graphs with their graphs' digests.

@@ -1,10 +1,12 @@
 //! `wisp warm-cache`.
 
-use std::{path::PathBuf, time::Instant};
+use std::{path::PathBuf, result, time::Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
+#[cfg(feature = "cuda")]
+use wisp_engine::device::OfflineCompiler;
 use wisp_engine::{
     compiler::{Program, Target},
     device::Device,
@@ -53,12 +55,12 @@ impl WarmCache {
         }
         let files = open::files(&open)?;
         let start = Instant::now();
-        let (name, limits, compiled, times) = match target {
+        let (name, limits, compiled, times) = match &target {
             Some(target) => {
                 let limits = open.limits(&target.capabilities)?;
                 let graphs = prepare::graphs(files, &target.capabilities, limits)?;
-                let compiled = CompiledModule::compile(&graphs, &target)?;
-                (target.name, limits, compiled, None)
+                let compiled = CompiledModule::compile(&graphs, target)?;
+                (target.name.clone(), limits, compiled, None)
             }
             None => {
                 let device = settings.device()?;
@@ -69,6 +71,10 @@ impl WarmCache {
             }
         };
         let compiled = compiled.saying(prepare::facts(files, &limits, settings.config.precision));
+        let machine_code = match &target {
+            Some(target) => machine_code(&compiled, target)?,
+            None => None,
+        };
         if let Some(out) = &self.out {
             compiled.save(out)?;
         }
@@ -76,7 +82,8 @@ impl WarmCache {
         let kernels = |program: &Program| -> Vec<&str> {
             program.kernels().map(|kernel| kernel.name).collect()
         };
-        let folder = cache().filter(|_| times.is_some());
+        let is_filled = times.is_some() || matches!(machine_code, Some(Ok(_)));
+        let folder = cache().filter(|_| is_filled);
         let folder = folder.map(|cache| cache.folder().to_path_buf());
         let bytes = compiled.to_bytes()?.len() as u64;
         if self.json {
@@ -95,6 +102,10 @@ impl WarmCache {
             return print_json(&json!({
                 "model": settings.name(), "target": name, "programs": programs, "bytes": bytes,
                 "seconds": seconds, "start": times, "out": self.out, "cache": folder,
+                "machine_code": machine_code.map(|made| match made {
+                    Ok((kernels, compiler)) => json!({ "kernels": kernels, "compiler": compiler }),
+                    Err(reason) => json!({ "left_out": reason }),
+                }),
             }));
         }
         for model in compiled.models() {
@@ -111,6 +122,15 @@ impl WarmCache {
             settings.name(),
             format_bytes(bytes)
         )?;
+        match machine_code {
+            Some(Ok((kernels, compiler))) => print_line!(
+                "machine code of {kernels} kernels by {compiler}, for the cache folder of the machine with the GPU"
+            )?,
+            Some(Err(reason)) => print_line!(
+                "no machine code, the machine with the GPU compiles the kernels: {reason}"
+            )?,
+            None => {}
+        }
         for path in self.out.iter().chain(&folder) {
             print_line!("in {}", escape::line(&path.display().to_string()))?;
         }
@@ -143,4 +163,31 @@ fn warm(
         session.prepare(&session.compile(&graph)?)?;
     }
     Ok(session)
+}
+
+/// How many kernels are machine code in the cache now, and the compiler's name; or why there are none.
+type MachineCode = result::Result<(usize, String), String>;
+
+/// Compiles the kernels for NVIDIA's GPUs into the cache, if the target is one of them.
+#[cfg(feature = "cuda")]
+fn machine_code(compiled: &CompiledModule, target: &Target) -> Result<Option<MachineCode>> {
+    let Some(architecture) = target.cuda_architecture() else {
+        return Ok(None);
+    };
+    let compiler = match OfflineCompiler::new(architecture) {
+        Ok(compiler) => compiler,
+        Err(error) => return Ok(Some(Err(error.to_string()))),
+    };
+    let Some(cache) = cache() else {
+        let reason = "no cache directory is available: set WISP_CACHE_DIR";
+        return Ok(Some(Err(reason.into())));
+    };
+    let kernels = compiled.compile_machine_code(&compiler, &cache)?;
+    Ok(Some(Ok((kernels, compiler.version()))))
+}
+
+/// Nothing: a build without CUDA has no such targets.
+#[cfg(not(feature = "cuda"))]
+fn machine_code(_: &CompiledModule, _: &Target) -> Result<Option<MachineCode>> {
+    Ok(None)
 }

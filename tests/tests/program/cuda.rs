@@ -293,4 +293,40 @@ mod emulated {
             assert_eq!(run(args).json()["target"], target);
         }
     }
+
+    #[test]
+    fn machine_code_is_compiled_for_a_card_that_is_not_there() {
+        let Some(folder) = emulator() else { return };
+        let made = tempfile::tempdir().expect("a folder");
+        let path = |name| made.path().join(name).display().to_string();
+        let (cache, model) = (path("cache"), path("model.wisp"));
+        let cached = ("WISP_CACHE_DIR", cache.as_str());
+        let compile = ["warm-cache", "--target", "sm_80", "--out", &model, "--json"];
+        let no_card = ("CUDA_EMULATOR_DEVICES", "0");
+        let code = run_in(folder, &compile, &[cached, no_card]).json()["machine_code"].clone();
+        assert!(code["kernels"].as_u64() > Some(10), "{code}");
+        assert_eq!(code["compiler"], "NVRTC 12.8");
+        // The machine with the card.
+        let flags = ["--serialized-model-path", &model];
+        let failing = ("CUDA_EMULATOR_FAIL", "nvrtcCompileProgram:1:6");
+        let there = generate_in(folder, &flags, &[cached, failing]);
+        assert_eq!(tokens(there), on_host());
+        // Another folder has nothing.
+        let empty = path("empty");
+        generate_in(folder, &flags, &[("WISP_CACHE_DIR", &empty), failing])
+            .failed("no machine code");
+        // Without NVRTC the model is compiled all the same, and the rest is said.
+        let without = run([
+            "warm-cache",
+            "--target",
+            "sm_80",
+            "--out",
+            &path("other.wisp"),
+        ])
+        .stdout;
+        assert!(
+            without.contains("no machine code") && without.contains("NVRTC"),
+            "{without}"
+        );
+    }
 }

@@ -82,39 +82,78 @@ impl Compiler {
     /// Loads a kernel's machine code: from the cache on disk, or compiled.
     fn module(&self, kernel: &Kernel, source: &str) -> Result<CUmodule, DeviceError> {
         let disk = self.disk();
-        let options = [
-            format!("--gpu-architecture=sm_{}", self.architecture),
-            "--std=c++17".into(),
-            // Functions without a qualifier run on the device.
-            "-default-device".into(),
-        ];
-        let version = self.nvrtc.version();
-        let parts = [version.as_str(), source];
-        let parts = options.iter().map(String::as_str).chain(parts);
-        let file = CacheEntry::MachineCode.file_name(&digest(parts));
+        let job = Job::new(self.nvrtc, self.architecture, kernel.name, source);
         // SAFETY: the code is what NVRTC made, in this run or in one whose file the disk cache has checked.
         let load = |code: Vec<u8>| unsafe { result::module::load_data(code.as_ptr().cast()) };
         // A driver may refuse what was compiled for another one.
-        let saved = disk.as_ref().and_then(|disk| disk.read(&file));
+        let saved = disk.as_ref().and_then(|disk| disk.read(&job.file));
         if let Some(Ok(module)) = saved.map(load) {
             return Ok(module);
         }
-        let name = format!("{}.cu", kernel.name);
-        let code = self.nvrtc.compile(&name, source, &options);
+        let code = job.compile(disk.as_ref());
         let code = code.map_err(|message| DeviceError::Validation {
             what: kernel.name.into(),
             device: self.errors.device.clone(),
             message,
         })?;
-        if let Some(disk) = disk {
-            disk.write(&file, &code);
-        }
         self.errors.check(kernel.name, load(code))
     }
 }
 
+/// A kernel to compile for an architecture.
+pub(super) struct Job<'a> {
+    nvrtc: &'static Nvrtc,
+    kernel: &'a str,
+    source: &'a str,
+    options: [String; 3],
+    /// The name of the machine code's file in a cache: a digest of all that it depends on.
+    pub file: String,
+}
+
+impl<'a> Job<'a> {
+    /// The source is CUDA C++; architecture 80 is `sm_80`.
+    pub fn new(
+        nvrtc: &'static Nvrtc,
+        architecture: u32,
+        kernel: &'a str,
+        source: &'a str,
+    ) -> Job<'a> {
+        let options = [
+            format!("--gpu-architecture=sm_{architecture}"),
+            "--std=c++17".into(),
+            // Functions without a qualifier run on the device.
+            "-default-device".into(),
+        ];
+        let version = nvrtc.version();
+        let parts = [version.as_str(), source];
+        let parts = options.iter().map(String::as_str).chain(parts);
+        let file = CacheEntry::MachineCode.file_name(&digest(parts));
+        Job {
+            nvrtc,
+            kernel,
+            source,
+            options,
+            file,
+        }
+    }
+
+    /// Compiles, and keeps the machine code in a cache.
+    ///
+    /// # Errors
+    ///
+    /// The compiler's messages.
+    pub fn compile(&self, disk: Option<&DiskCache>) -> Result<Vec<u8>, String> {
+        let name = format!("{}.cu", self.kernel);
+        let code = self.nvrtc.compile(&name, self.source, &self.options)?;
+        if let Some(disk) = disk {
+            disk.write(&self.file, &code);
+        }
+        Ok(code)
+    }
+}
+
 /// Translates a kernel to CUDA C++.
-fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, String> {
+pub(super) fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, String> {
     let module = naga::front::wgsl::parse_str(kernel.wgsl)
         .map_err(|error| error.emit_to_string_with_path(kernel.wgsl, kernel.name))?;
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());

@@ -11,10 +11,12 @@ mod graph;
 mod launch;
 mod nvrtc;
 mod objects;
+mod offline;
 mod open;
 mod pinned;
 mod staging;
 mod timestamps;
 mod waiter;
 
+pub use offline::OfflineCompiler;
 pub(crate) use open::{REMEDY, list, open};

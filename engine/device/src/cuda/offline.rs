@@ -1,0 +1,66 @@
+//! Machine code for cards that are not there.
+
+use wisp_files::DiskCache;
+use wisp_shaders::Kernel;
+
+use super::{
+    compile::{Job, translate},
+    nvrtc::Nvrtc,
+};
+use crate::{compiled::Checks, error::DeviceError};
+
+/// NVIDIA's compiler for cards of one compute capability, without a card or a driver.
+#[derive(Debug)]
+pub struct OfflineCompiler {
+    nvrtc: &'static Nvrtc,
+    architecture: u32,
+}
+
+impl OfflineCompiler {
+    /// Finds the compiler. `architecture` is a compute capability: 80 is 8.0, `sm_80`.
+    ///
+    /// # Errors
+    ///
+    /// If NVRTC is not installed, or does not compile for the architecture.
+    pub fn new(architecture: u32) -> Result<OfflineCompiler, DeviceError> {
+        let nvrtc = Nvrtc::get(i32::MAX).ok_or(DeviceError::NoCompiler)?;
+        match nvrtc.architectures.contains(&architecture) {
+            true => Ok(OfflineCompiler {
+                nvrtc,
+                architecture,
+            }),
+            false => Err(DeviceError::UnknownArchitecture {
+                compiler: format!("NVRTC {}", nvrtc.version()),
+                architecture: format!("sm_{architecture}"),
+            }),
+        }
+    }
+
+    /// The compiler's name and version, such as `NVRTC 13.0`. Machine code is found in a cache by the same version only.
+    pub fn version(&self) -> String {
+        format!("NVRTC {}", self.nvrtc.version())
+    }
+
+    /// Compiles a kernel, with the checks that kernels of compiled models from files run with, and keeps its machine code in
+    /// a cache, where the device finds it.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not compile.
+    pub fn compile(&self, kernel: &Kernel, cache: &DiskCache) -> Result<(), DeviceError> {
+        let compile = || {
+            let translation = translate(kernel, Checks::On)?;
+            let source = &translation.source;
+            let job = Job::new(self.nvrtc, self.architecture, kernel.name, source);
+            match cache.read(&job.file) {
+                Some(_) => Ok(()),
+                None => job.compile(Some(cache)).map(drop),
+            }
+        };
+        compile().map_err(|message| DeviceError::Validation {
+            what: kernel.name.into(),
+            device: format!("sm_{}", self.architecture),
+            message,
+        })
+    }
+}
