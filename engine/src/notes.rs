@@ -18,7 +18,8 @@ pub(crate) fn precision_of_device(wanted: Precision, session: &InferenceSession)
 pub(crate) fn precision_of_model(session: &InferenceSession, model: &Model) -> Option<String> {
     let missing = session.precision() == Precision::Int8 && !model.program().has_int8_products();
     missing.then(|| {
-        "precision int8 has no effect: it is for quantised weights, such as Q4_0 or Q8_0, and this model has none"
+        "precision int8 has no effect: no weights of this model have an encoding that is multiplied with 8-bit \
+         activations, as Q4_0, Q4_K and Q8_0 are"
             .to_owned()
     })
 }

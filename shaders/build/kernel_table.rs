@@ -68,7 +68,7 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
-         switches: &{switches:?}, device_class: DeviceClass::{:?}, warps: {}, max_grid_y: {}, \
+         switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
          cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
@@ -76,7 +76,6 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         min_subgroup.first().unwrap_or(&0),
         matrix_size(variant),
         variant.device_class,
-        warps(kernel),
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
         variant_constant(variant, "MAX_COLS").unwrap_or(u32::MAX),
@@ -106,15 +105,6 @@ fn matrix_size(variant: &Variant) -> u32 {
         .iter()
         .find(|(name, _)| variant.features.contains(name));
     used.map_or(0, |(_, size)| *size)
-}
-
-/// The kernel's `WARPS`: those of its encoding or format, or else of the line.
-fn warps(kernel: &Composed) -> u32 {
-    let of_encoding = kernel.encoding.map(str::to_uppercase);
-    let own =
-        of_encoding.and_then(|name| variant_constant(kernel.variant, &format!("WARPS_{name}")));
-    own.or_else(|| variant_constant(kernel.variant, "WARPS"))
-        .unwrap_or(0)
 }
 
 /// A constant of a variant.

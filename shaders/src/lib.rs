@@ -114,9 +114,6 @@ pub struct Kernel {
     pub switches: &'static [&'static str],
     /// The kind of adapter that the kernel is written for.
     pub device_class: DeviceClass,
-    /// The subgroups of 32 that a multiprocessor of an NVIDIA GPU is to hold at once, which decides the registers that its
-    /// compiler uses; 0 lets the compiler choose.
-    pub warps: u8,
     /// The largest second dimension of the grid that the kernel is written for; `u32::MAX` for any.
     pub max_grid_y: u32,
     /// The number that the op's columns must be a multiple of.
@@ -131,14 +128,6 @@ pub struct Kernel {
 }
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
-
-impl Kernel {
-    /// The workgroups that a multiprocessor of an NVIDIA GPU is to hold at once: those of [`Kernel::warps`].
-    pub fn workgroups_of_warps(&self) -> Option<u32> {
-        let invocations: u32 = self.workgroup_size.iter().product();
-        (self.warps > 0).then(|| u32::from(self.warps) * 32 / invocations)
-    }
-}
 
 /// Returns every kernel. Those of an op stand next to each other, within a device class the best first.
 pub fn kernels() -> &'static [Kernel] {
@@ -195,30 +184,6 @@ mod tests {
     #[test]
     fn cache_formats_match_the_table_of_kernels() {
         assert_eq!(CacheFormat::ALL.map(CacheFormat::name), *variants::CACHES);
-    }
-
-    #[test]
-    fn warps_make_whole_workgroups_that_fit_a_multiprocessor() {
-        for kernel in kernels().iter().filter(|kernel| kernel.warps > 0) {
-            let invocations: u32 = kernel.workgroup_size.iter().product();
-            // Turing's multiprocessors hold 32 warps, others more.
-            assert!(kernel.warps <= 32, "{}: warps", kernel.name);
-            assert_eq!(
-                u32::from(kernel.warps) * 32 % invocations,
-                0,
-                "{}",
-                kernel.name
-            );
-            let bytes = kernel
-                .workgroups_of_warps()
-                .map(|count| count * kernel.workgroup_bytes);
-            // An A100's.
-            assert!(
-                bytes <= Some(164 << 10),
-                "{}: workgroup memory",
-                kernel.name
-            );
-        }
     }
 
     #[test]

@@ -17,8 +17,7 @@ pub(crate) struct Variant {
     /// `matrix16` and `matrix8` stand for cooperative matrices of that size, natively only. `software` holds in all kernels of that class.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
-    /// is written for, `WARPS` is [`Kernel::warps`](crate::Kernel::warps), and
-    /// `WARPS_Q4_K` that of the kernel for this encoding.
+    /// is written for.
     pub constants: &'static [(&'static str, u32)],
     /// The kind of adapter that the kernel is written for.
     pub device_class: DeviceClass,
@@ -108,14 +107,14 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "matvec1_scalar", "matmul_matvec", &["scalar"],                  &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul.",        "matvec8_scalar", "matmul_matvec", &["weights_first", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul.",        "tile64x16",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
-    variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4), ("WARPS_Q4_K", 20)], DeviceClass::Gpu, 32),
+    variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul.",        "f16_tile128x64", "matmul_tiled_f16", &["f16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "f16_tile128x64_scalar", "matmul_tiled_f16", &["f16", "scalar"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     // Behind the others: a tuning chooses them, which compares their results on the device.
     variant("matmul.",        "cooperative16_patch64x64", "matmul_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 64)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "cooperative16_patch64x32", "matmul_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 32)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "cooperative8_patch64x32",  "matmul_cooperative", &["f16", "subgroups", "matrix8"],  &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 32)], DeviceClass::Gpu, ANY),
-    variant("matmul.",        "tile64x64",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4), ("WARPS", 24)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "tile64x64",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x64_scalar", "matmul_tiled", &["scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
@@ -152,7 +151,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_int8.",   "matvec8",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul_int8.",   "tile64x16", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
     variant("matmul_int8.",   "tile64x32", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
-    variant("matmul_int8.",   "tile64x64", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4), ("WARPS", 16)], DeviceClass::Gpu, ANY),
+    variant("matmul_int8.",   "tile64x64", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_int8.",   "baseline",  "matmul_int8",   &["int8"],   &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul_gated_int8.", "matvec1", "matmul_int8_matvec", &["int8", "gated"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated_int8.", "matvec4", "matmul_int8_matvec", &["int8", "gated", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 4),
@@ -203,29 +202,29 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("full_attention.", "baseline", "attention",    &["bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
     // GPUs: tiles for many tokens; for few, the cache split into chunks, by query heads of a KV head.
     variant("attention_tiled.", "head64", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
-    variant("attention_tiled.", "head128", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128), ("WARPS", 8)], DeviceClass::Any, ANY),
+    variant("attention_tiled.", "head128", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
     variant("attention_tiled.", "head256", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 4), ("MAX_COLS", 256)], DeviceClass::Any, ANY),
     variant("attention_tiled.", "baseline", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 8)], DeviceClass::Any, ANY),
     // Behind the others: a tuning chooses them, as those of products, by the subgroups' size.
     variant("attention_tiled.", "cooperative16_lanes32_head64", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
-    variant("attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128), ("WARPS", 12)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head64", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head128", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "head64", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
-    variant("full_attention_tiled.", "head128", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128), ("WARPS", 8)], DeviceClass::Any, ANY),
+    variant("full_attention_tiled.", "head128", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "head256", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 4), ("MAX_COLS", 256)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "baseline", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 8)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "cooperative16_lanes32_head64", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128), ("WARPS", 12)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "cooperative16_lanes64_head64", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "cooperative16_lanes64_head128", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("attention_split.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
-    variant("attention_split.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 2), ("WARPS", 24)], DeviceClass::Any, ANY),
-    variant("attention_split.", "heads4", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 4), ("WARPS", 24), ("WARPS_F32", 16)], DeviceClass::Any, ANY),
-    variant("attention_split.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("WARPS", 12)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads4", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 4)], DeviceClass::Any, ANY),
+    variant("attention_split.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64)], DeviceClass::Any, ANY),
     // Heads of more than 256 elements.
     variant("attention_split_wide.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
-    variant("attention_split_wide.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 2), ("WARPS", 24), ("WARPS_F32", 16)], DeviceClass::Any, ANY),
+    variant("attention_split_wide.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
     variant("attention_split_wide.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144)], DeviceClass::Any, ANY),
     variant("attention_combine", "baseline", "attention_combine", &[], &[("WG", 128), ("OUT", 2)], DeviceClass::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),

@@ -41,7 +41,7 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
         ShaderLanguage::Msl => to_msl(&module, &info),
         ShaderLanguage::Hlsl => to_hlsl(&module, &info),
         ShaderLanguage::Glsl => to_glsl(&module, &info),
-        ShaderLanguage::Cuda => to_cuda(kernel, &module, &info),
+        ShaderLanguage::Cuda => to_cuda(&module, &info),
     }
 }
 
@@ -130,10 +130,9 @@ fn to_glsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> 
 }
 
 #[cfg(feature = "cuda")]
-fn to_cuda(kernel: &Kernel, module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+fn to_cuda(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
     let options = naga_cuda::Options {
         entry_point: Some(entry_point().1),
-        min_workgroups: kernel.workgroups_of_warps(),
         ..Default::default()
     };
     let translation = naga_cuda::translate(module, info, &options).map_err(words)?;
@@ -141,7 +140,7 @@ fn to_cuda(kernel: &Kernel, module: &naga::Module, info: &ModuleInfo) -> Result<
 }
 
 #[cfg(not(feature = "cuda"))]
-fn to_cuda(_: &Kernel, _: &naga::Module, _: &ModuleInfo) -> Result<Vec<u8>, String> {
+fn to_cuda(_: &naga::Module, _: &ModuleInfo) -> Result<Vec<u8>, String> {
     Err("this build does not translate to CUDA C++: it lacks the feature cuda".into())
 }
 

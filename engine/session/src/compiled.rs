@@ -171,9 +171,10 @@ impl CompiledModule {
         let programs = self.models.iter().map(|model| &model.program);
         let kernels = programs.flat_map(Program::kernels);
         let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
-        let compile = |(_, kernel): (_, &&_)| compiler.compile(kernel, cache);
-        kernels.par_iter().try_for_each(compile)?;
-        Ok(kernels.len())
+        let count = kernels.len();
+        let kernels = kernels.into_par_iter();
+        kernels.try_for_each(|(_, kernel)| compiler.compile(kernel, cache))?;
+        Ok(count)
     }
 
     /// Compiled graphs with their graphs' digests.

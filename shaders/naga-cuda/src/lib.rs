@@ -38,7 +38,8 @@
 //!
 //! A block has [`Translation::workgroup_size`] threads in x, y and z; the grid has one block for each workgroup. The
 //! arguments are those of [`Translation::parameters`], in that order. Pointers must be aligned to 16 bytes and not
-//! overlap where one of them is written. Compile with `--std=c++17 -default-device`.
+//! overlap where one of them is written. Compile with `--std=c++17 -default-device`. [`compile_in_registers`] finds the
+//! launch bound with which nothing spills.
 //!
 //! # What is not supported
 //!
@@ -62,6 +63,7 @@ mod math;
 mod operators;
 mod options;
 mod prelude;
+mod registers;
 mod statements;
 mod structs;
 mod subgroups;
@@ -73,5 +75,6 @@ mod usage;
 pub use entry::translate;
 pub use error::{Error, Location};
 pub use options::{Options, Source};
+pub use registers::{Resources, compile_in_registers};
 pub use subgroups::SUBGROUP_SIZE;
 pub use translation::{Parameter, Translation};

@@ -15,7 +15,8 @@ pub struct Options<'a> {
     /// Whether workgroup memory is zeroed when the kernel starts, as WGSL says.
     pub zero_workgroup_memory: bool,
     /// The workgroups that a multiprocessor is to hold at once: the second of CUDA's launch bounds. The compiler then uses
-    /// the registers that this leaves; `None` lets it choose between registers, spills and workgroups.
+    /// the registers that this leaves; `None` lets it choose between registers, spills and workgroups. See
+    /// [`compile_in_registers`](crate::compile_in_registers).
     pub min_workgroups: Option<u32>,
     /// The WGSL, for `#line` directives and the locations in errors.
     pub source: Option<Source<'a>>,

@@ -140,7 +140,7 @@ fn int8_without_quantised_weights_prints_a_note() {
     assert_eq!(
         notes(None, INT8),
         [
-            "note: precision int8 has no effect: it is for quantised weights, such as Q4_0 or Q8_0, and this model has none"
+            "note: precision int8 has no effect: no weights of this model have an encoding that is multiplied with 8-bit activations, as Q4_0, Q4_K and Q8_0 are"
         ]
     );
 }

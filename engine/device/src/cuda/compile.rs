@@ -10,7 +10,7 @@ use naga::{
     proc::{BoundsCheckPolicies, BoundsCheckPolicy},
     valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator},
 };
-use naga_cuda::{Options, Source, Translation};
+use naga_cuda::{Options, Resources, Source, Translation, compile_in_registers};
 use wisp_files::{CacheEntry, DiskCache};
 use wisp_shaders::Kernel;
 use wisp_types::digest;
@@ -62,27 +62,27 @@ impl Compiler {
             device: self.errors.device.clone(),
             message,
         };
-        let translation = translate(kernel, checks).map_err(refused)?;
+        let job = Job::new(self.nvrtc, self.architecture, kernel, checks).map_err(refused)?;
+        let translation = &job.translation;
         let name = CString::new(translation.entry_point.as_str())
             .map_err(|error| refused(error.to_string()))?;
         let bound = stream.context().bind_to_thread();
         self.errors.check(kernel.name, bound)?;
-        let module = self.module(kernel, &translation.source)?;
+        let module = self.module(&job)?;
         // SAFETY: the module was loaded above.
         let function = unsafe { result::module::get_function(module, name) };
         Ok(CudaKernel {
             function: self.errors.check(kernel.name, function)?,
             workgroup_size: translation.workgroup_size,
-            parameters: translation.parameters,
+            parameters: translation.parameters.clone(),
             module,
             stream: stream.clone(),
         })
     }
 
     /// Loads a kernel's machine code: from the cache on disk, or compiled.
-    fn module(&self, kernel: &Kernel, source: &str) -> Result<CUmodule, DeviceError> {
+    fn module(&self, job: &Job) -> Result<CUmodule, DeviceError> {
         let disk = self.disk();
-        let job = Job::new(self.nvrtc, self.architecture, kernel.name, source);
         // SAFETY: the code is what NVRTC made, in this run or in one whose file the disk cache has checked.
         let load = |code: Vec<u8>| unsafe { result::module::load_data(code.as_ptr().cast()) };
         // A driver may refuse what was compiled for another one.
@@ -92,49 +92,59 @@ impl Compiler {
         }
         let code = job.compile(disk.as_ref());
         let code = code.map_err(|message| DeviceError::Validation {
-            what: kernel.name.into(),
+            what: job.kernel.name.into(),
             device: self.errors.device.clone(),
             message,
         })?;
-        self.errors.check(kernel.name, load(code))
+        self.errors.check(job.kernel.name, load(code))
     }
 }
 
 /// A kernel to compile for an architecture.
-pub(super) struct Job<'a> {
+pub(super) struct Job {
     nvrtc: &'static Nvrtc,
-    kernel: &'a str,
-    source: &'a str,
-    options: [String; 3],
+    kernel: &'static Kernel,
+    checks: Checks,
+    options: [String; 4],
+    /// The kernel in CUDA C++, without launch bounds.
+    translation: Translation,
     /// The name of the machine code's file in a cache: a digest of all that it depends on.
     pub file: String,
 }
 
-impl<'a> Job<'a> {
-    /// The source is CUDA C++; architecture 80 is `sm_80`.
+impl Job {
+    /// Translates the kernel. Architecture 80 is `sm_80`.
+    ///
+    /// # Errors
+    ///
+    /// What CUDA C++ cannot express.
     pub fn new(
         nvrtc: &'static Nvrtc,
         architecture: u32,
-        kernel: &'a str,
-        source: &'a str,
-    ) -> Job<'a> {
+        kernel: &'static Kernel,
+        checks: Checks,
+    ) -> Result<Job, String> {
         let options = [
             format!("--gpu-architecture=sm_{architecture}"),
             "--std=c++17".into(),
             // Functions without a qualifier run on the device.
             "-default-device".into(),
+            // So that it states the registers.
+            "--ptxas-options=-v".into(),
         ];
+        let translation = translate(kernel, checks, None)?;
         let version = nvrtc.version();
-        let parts = [version.as_str(), source];
+        let parts = [version.as_str(), translation.source.as_str()];
         let parts = options.iter().map(String::as_str).chain(parts);
         let file = CacheEntry::MachineCode.file_name(&digest(parts));
-        Job {
+        Ok(Job {
             nvrtc,
             kernel,
-            source,
+            checks,
             options,
+            translation,
             file,
-        }
+        })
     }
 
     /// Compiles, and keeps the machine code in a cache.
@@ -143,8 +153,17 @@ impl<'a> Job<'a> {
     ///
     /// The compiler's messages.
     pub fn compile(&self, disk: Option<&DiskCache>) -> Result<Vec<u8>, String> {
-        let name = format!("{}.cu", self.kernel);
-        let code = self.nvrtc.compile(&name, self.source, &self.options)?;
+        let name = format!("{}.cu", self.kernel.name);
+        let threads = self.translation.workgroup_size.iter().product();
+        let (code, _) = compile_in_registers(threads, |min_workgroups| {
+            let bounded = match min_workgroups {
+                Some(_) => Some(translate(self.kernel, self.checks, min_workgroups)?),
+                None => None,
+            };
+            let source = &bounded.as_ref().unwrap_or(&self.translation).source;
+            let (code, log) = self.nvrtc.compile(&name, source, &self.options)?;
+            Ok::<_, String>((code, Resources::parse(&log)))
+        })?;
         if let Some(disk) = disk {
             disk.write(&self.file, &code);
         }
@@ -152,8 +171,12 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Translates a kernel to CUDA C++.
-pub(super) fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, String> {
+/// Translates a kernel to CUDA C++, with a launch bound ([`Options::min_workgroups`]).
+fn translate(
+    kernel: &Kernel,
+    checks: Checks,
+    min_workgroups: Option<u32>,
+) -> Result<Translation, String> {
     let module = naga::front::wgsl::parse_str(kernel.wgsl)
         .map_err(|error| error.emit_to_string_with_path(kernel.wgsl, kernel.name))?;
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
@@ -176,7 +199,7 @@ pub(super) fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, 
         },
         bound_loops: is_checked,
         zero_workgroup_memory: is_checked,
-        min_workgroups: kernel.workgroups_of_warps(),
+        min_workgroups,
         source: Some(Source {
             name: kernel.name,
             text: kernel.wgsl,

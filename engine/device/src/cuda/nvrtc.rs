@@ -105,12 +105,17 @@ impl Nvrtc {
     }
 
     /// Compiles CUDA C++ to machine code for an architecture such as `sm_80`. `name` stands in messages for the
-    /// file. Several threads may compile at once.
+    /// file. Several threads may compile at once. Returns the compiler's messages as well.
     ///
     /// # Errors
     ///
     /// The compiler's messages.
-    pub fn compile(&self, name: &str, source: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    pub fn compile(
+        &self,
+        name: &str,
+        source: &str,
+        options: &[String],
+    ) -> Result<(Vec<u8>, String), String> {
         let text = |text: &str| CString::new(text).map_err(|error| error.to_string());
         let (source, name) = (text(source)?, text(name)?);
         let options: Vec<CString> = options
@@ -135,17 +140,23 @@ impl Nvrtc {
         compiled
     }
 
-    fn compile_program(&self, program: Program, options: &[CString]) -> Result<Vec<u8>, String> {
+    fn compile_program(
+        &self,
+        program: Program,
+        options: &[CString],
+    ) -> Result<(Vec<u8>, String), String> {
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is alive, and the options are as many as given.
         let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
+        let log = self.output(program, self.log_size, self.log)?;
+        let log = String::from_utf8_lossy(&log);
+        let log = log.trim_end_matches('\0').trim().to_string();
         if code == COMPILATION_FAILED {
-            let log = self.output(program, self.log_size, self.log)?;
-            let log = String::from_utf8_lossy(&log);
-            return Err(log.trim_end_matches('\0').trim().to_string());
+            return Err(log);
         }
         self.check(code)?;
-        self.output(program, self.cubin_size, self.cubin)
+        let code = self.output(program, self.cubin_size, self.cubin)?;
+        Ok((code, log))
     }
 
     /// Fetches one of a program's outputs.

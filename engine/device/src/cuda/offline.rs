@@ -3,10 +3,7 @@
 use wisp_files::DiskCache;
 use wisp_shaders::Kernel;
 
-use super::{
-    compile::{Job, translate},
-    nvrtc::Nvrtc,
-};
+use super::{compile::Job, nvrtc::Nvrtc};
 use crate::{compiled::Checks, error::DeviceError};
 
 /// NVIDIA's compiler for cards of one compute capability, without a card or a driver.
@@ -47,11 +44,9 @@ impl OfflineCompiler {
     /// # Errors
     ///
     /// If the kernel does not compile.
-    pub fn compile(&self, kernel: &Kernel, cache: &DiskCache) -> Result<(), DeviceError> {
+    pub fn compile(&self, kernel: &'static Kernel, cache: &DiskCache) -> Result<(), DeviceError> {
         let compile = || {
-            let translation = translate(kernel, Checks::On)?;
-            let source = &translation.source;
-            let job = Job::new(self.nvrtc, self.architecture, kernel.name, source);
+            let job = Job::new(self.nvrtc, self.architecture, kernel, Checks::On)?;
             match cache.read(&job.file) {
                 Some(_) => Ok(()),
                 None => job.compile(Some(cache)).map(drop),

@@ -158,7 +158,6 @@ impl CustomKernel {
             needs: Needs::default(),
             switches: &[],
             device_class: DeviceClass::Any,
-            warps: 0,
             max_grid_y: u32::MAX,
             cols_multiple: 1,
             max_cols: u32::MAX,

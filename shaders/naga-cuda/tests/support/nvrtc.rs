@@ -21,19 +21,6 @@ type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 /// The compiler's library.
 pub struct Nvrtc(Library);
 
-/// What the compiler reports about a kernel.
-#[derive(Debug)]
-pub struct Statistics {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes that are stored to local memory because registers ran out.
-    pub spills: u32,
-    /// Bytes of local memory: spills, and arrays that are not in registers.
-    pub stack: u32,
-    /// Everything that the compiler printed.
-    pub log: String,
-}
-
 impl Nvrtc {
     /// Loads the library that the environment variable `NVRTC_LIBRARY` names; prints why if there is none.
     pub fn load() -> Option<Self> {
@@ -48,8 +35,8 @@ impl Nvrtc {
         })))
     }
 
-    /// Compiles a source for an architecture such as `sm_80`; fails with the compiler's log.
-    pub fn compile(&self, source: &str, architecture: &str) -> Result<Statistics, String> {
+    /// Compiles a source for an architecture such as `sm_80`. Returns the compiler's log, and fails with it.
+    pub fn compile(&self, source: &str, architecture: &str) -> Result<String, String> {
         let source = CString::new(source).map_err(|error| error.to_string())?;
         let flags = [
             &format!("--gpu-architecture={architecture}"),
@@ -86,10 +73,9 @@ impl Nvrtc {
             self.0.get::<Destroy>(b"nvrtcDestroyProgram\0").unwrap()(&mut program);
             (status, log)
         };
-        if status == 0 {
-            Ok(Statistics::parse(log))
-        } else {
-            Err(log)
+        match status {
+            0 => Ok(log),
+            _ => Err(log),
         }
     }
 
@@ -108,32 +94,6 @@ impl Nvrtc {
             );
             CStr::from_bytes_until_nul(&log)
                 .map_or(String::new(), |log| log.to_string_lossy().into_owned())
-        }
-    }
-}
-
-impl Statistics {
-    /// Reads what ptxas prints with `-v`.
-    fn parse(log: String) -> Self {
-        let number_before = |text: &str| {
-            let numbers = log.match_indices(text).map(|(at, _)| {
-                let digits = log[..at].trim_end();
-                let start = digits
-                    .rfind(|c: char| !c.is_ascii_digit())
-                    .map_or(0, |at| at + 1);
-                digits[start..].parse::<u32>().unwrap_or(0)
-            });
-            numbers.sum()
-        };
-        let registers: u32 = number_before(" registers");
-        assert_ne!(registers, 0, "ptxas printed no registers: {log}");
-        let stack = number_before(" bytes stack frame");
-        let spills = number_before(" bytes spill stores");
-        Self {
-            registers,
-            spills,
-            stack,
-            log,
         }
     }
 }

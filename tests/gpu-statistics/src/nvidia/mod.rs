@@ -16,7 +16,7 @@ use std::{
 };
 
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga_cuda::Options;
+use naga_cuda::{Options, Resources, compile_in_registers};
 use wisp_shaders::{Kernel, Needs};
 
 use crate::{
@@ -30,10 +30,12 @@ use crate::{
     work,
 };
 use nvrtc::Nvrtc;
-use resources::Resources;
 
 /// The architectures that kernels are measured on: the A100's (Ampere).
 pub const FAMILIES: [&str; 1] = ["sm_80"];
+
+/// The architectures that models are compiled for in advance.
+const TARGETS: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 
 /// The environment variable that names the library NVRTC.
 const NVRTC: &str = "NVRTC_LIBRARY";
@@ -97,6 +99,39 @@ pub fn measure(all: bool) -> Result<Table, String> {
     match errors.is_empty() {
         true => Ok(table),
         false => Err(errors.join("\n")),
+    }
+}
+
+/// Compiles every kernel that an NVIDIA GPU selects for all [`TARGETS`]. Returns how many compilations that were.
+///
+/// # Errors
+///
+/// If there is no compiler, or with a line for each kernel that it does not compile, or that keeps registers in memory.
+pub fn check_spills() -> Result<usize, String> {
+    let compiler = Compiler::find()?;
+    let kernels = wisp_shaders::kernels().iter();
+    let kernels = kernels.filter(|kernel| is_selected(kernel) && has(&kernel.needs));
+    let of_targets = |kernel| TARGETS.map(|target| (kernel, target));
+    let jobs: Vec<(&Kernel, &str)> = kernels.flat_map(of_targets).collect();
+    let wrong = in_parallel(&jobs, |(kernel, target)| {
+        match compiler.machine_code(kernel, target) {
+            Ok((
+                _,
+                _,
+                Resources {
+                    spills: 0,
+                    local: 0,
+                    ..
+                },
+            )) => None,
+            Ok((_, _, resources)) => Some(format!("{} on {target}: {resources:?}", kernel.name)),
+            Err(error) => Some(format!("{} on {target}: {error}", kernel.name)),
+        }
+    });
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    match wrong.is_empty() {
+        true => Ok(jobs.len()),
+        false => Err(wrong.join("\n")),
     }
 }
 
@@ -187,9 +222,7 @@ impl Compiler {
         let compiled = self.compile(kernel, architecture)?;
         let threads = kernel.workgroup_size.iter().product();
         let instructions = (Metric::Instructions, compiled.listing.total.instructions);
-        let stated: Vec<_> = compiled
-            .resources
-            .metrics(threads)
+        let stated: Vec<_> = resources::metrics(&compiled.resources, threads)
             .into_iter()
             .chain([instructions])
             .collect();
@@ -204,8 +237,25 @@ impl Compiler {
         Ok(row)
     }
 
-    /// Compiles a kernel as sessions without runtime checks do it.
+    /// Compiles and disassembles a kernel.
     fn compile(&self, kernel: &Kernel, architecture: &str) -> Result<Compiled, String> {
+        let (parsed, cubin, resources) = self.machine_code(kernel, architecture)?;
+        let file = TemporaryFile::write(kernel.name, &cubin)?;
+        let assembly = self.disassemble(&["--print-code", &file.0.to_string_lossy()])?;
+        Ok(Compiled {
+            resources,
+            listing: sass::parse(&assembly),
+            assembly,
+            parsed,
+        })
+    }
+
+    /// Compiles a kernel as sessions without runtime checks do it.
+    fn machine_code(
+        &self,
+        kernel: &Kernel,
+        architecture: &str,
+    ) -> Result<(Parsed, Vec<u8>, Resources), String> {
         let parsed = wgsl::parse(kernel.wgsl)?;
         let options = Options {
             entry_point: Some("main"),
@@ -216,22 +266,25 @@ impl Compiler {
             },
             bound_loops: false,
             zero_workgroup_memory: false,
-            min_workgroups: kernel.workgroups_of_warps(),
+            min_workgroups: None,
             source: None,
         };
-        let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options)
-            .map_err(|error| error.to_string())?;
         let architecture = format!("--gpu-architecture={architecture}");
-        let options = [&architecture, "--std=c++17", "--ptxas-options=-v"];
-        let output = self.nvrtc.compile(&translation.source, &options)?;
-        let file = TemporaryFile::write(kernel.name, &output.cubin)?;
-        let assembly = self.disassemble(&["--print-code", &file.0.to_string_lossy()])?;
-        Ok(Compiled {
-            resources: Resources::parse(&output.log)?,
-            listing: sass::parse(&assembly),
-            assembly,
-            parsed,
-        })
+        let flags = [&architecture, "--std=c++17", "--ptxas-options=-v"];
+        let threads = kernel.workgroup_size.iter().product();
+        let compile = |min_workgroups| {
+            let options = Options {
+                min_workgroups,
+                ..options.clone()
+            };
+            let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options)
+                .map_err(|error| error.to_string())?;
+            let made = self.nvrtc.compile(&translation.source, &flags)?;
+            Ok::<_, String>((made.cubin, Resources::parse(&made.log)))
+        };
+        let (cubin, resources) = compile_in_registers(threads, compile)?;
+        let resources = resources.ok_or("ptxas states no registers")?;
+        Ok((parsed, cubin, resources))
     }
 
     fn disassemble(&self, arguments: &[&str]) -> Result<String, String> {
