@@ -309,7 +309,10 @@ fn queries_beyond_half_precision_are_scaled() {
             .step_by(b.head_dim)
             .for_each(|k| *k = 0.0);
         case.memory[1] = cache(format, b.head_dim, &keys, None);
-        check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+        let causal = tiled(&b, case.clone());
+        check_fitting(&format.op("attention_tiled"), &[causal]);
+        let whole = tiled(&b, with_lengths(case, &[70]));
+        check_fitting(&format.op("full_attention_tiled"), &[whole]);
     }
 }
 

@@ -12,7 +12,11 @@ use wisp_tests::cuda::{emulator, find_in};
 
 /// Barriers without which kernels pass: the beginning of the kernels' names, the barrier's number from 1, and why it stays.
 const REDUNDANT: &[(&str, u32, &str)] = &[
+    ("attention_tiled.f16.cooperative", 3, UNIFORM_LOAD),
+    ("attention_tiled.f16.cooperative", 4, SUBGROUPS),
     ("attention_tiled.f16.cooperative", 12, UNIFORM_LOAD),
+    ("full_attention_tiled.f16.cooperative", 3, UNIFORM_LOAD),
+    ("full_attention_tiled.f16.cooperative", 4, SUBGROUPS),
     ("full_attention_tiled.f16.cooperative", 12, UNIFORM_LOAD),
     ("matmul_experts.", 4, UNIFORM_LOAD),
     ("matmul_experts_int8.", 4, UNIFORM_LOAD),
@@ -20,6 +24,9 @@ const REDUNDANT: &[(&str, u32, &str)] = &[
 
 const UNIFORM_LOAD: &str =
     "`workgroupUniformLoad` ends with a barrier for writes that may follow; there are none";
+
+const SUBGROUPS: &str =
+    "without it fewer subgroups are counted, which then compute some patches more than once";
 
 /// The tests that run an op's kernels.
 fn tests_of(op: &str) -> &str {
