@@ -157,7 +157,8 @@ impl CompiledModule {
     }
 
     /// Compiles the kernels to machine code of NVIDIA's GPUs and keeps it in a cache, where a device of the same architecture
-    /// finds it when it loads this module from a file. Returns how many kernels there are.
+    /// finds it when it loads this module from a file. Returns how many kernels there are; `None` if the cache does not keep
+    /// all of them.
     ///
     /// # Errors
     ///
@@ -167,14 +168,15 @@ impl CompiledModule {
         &self,
         compiler: &wisp_device::OfflineCompiler,
         cache: &wisp_files::DiskCache,
-    ) -> Result<usize, SessionError> {
+    ) -> Result<Option<usize>, SessionError> {
         let programs = self.models.iter().map(|model| &model.program);
         let kernels = programs.flat_map(Program::kernels);
         let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
         let count = kernels.len();
         let kernels = kernels.into_par_iter();
-        kernels.try_for_each(|(_, kernel)| compiler.compile(kernel, cache))?;
-        Ok(count)
+        let kept = kernels.map(|(_, kernel)| compiler.compile(kernel, cache));
+        let all_kept = kept.try_reduce(|| true, |a, b| Ok(a && b))?;
+        Ok(all_kept.then_some(count))
     }
 
     /// Compiled graphs with their graphs' digests.

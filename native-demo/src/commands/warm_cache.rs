@@ -182,8 +182,15 @@ fn machine_code(compiled: &CompiledModule, target: &Target) -> Result<Option<Mac
         let reason = "no cache directory is available: set WISP_CACHE_DIR";
         return Ok(Some(Err(reason.into())));
     };
-    let kernels = compiled.compile_machine_code(&compiler, &cache)?;
-    Ok(Some(Ok((kernels, compiler.version()))))
+    let made = compiled.compile_machine_code(&compiler, &cache)?;
+    let made = made.ok_or_else(|| {
+        let folder = cache.folder().display().to_string();
+        format!(
+            "the cache folder {} cannot be written",
+            escape::line(&folder)
+        )
+    });
+    Ok(Some(made.map(|kernels| (kernels, compiler.version()))))
 }
 
 /// Nothing: a build without CUDA has no such targets.

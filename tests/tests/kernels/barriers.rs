@@ -120,7 +120,7 @@ fn check(folder: &Path, place: usize, kernel: &Kernel) -> (u32, Vec<String>) {
 }
 
 #[test]
-#[ignore = "takes half an hour: tests/run.sh barriers"]
+#[ignore = "takes hours: tests/run.sh barriers"]
 fn kernels_without_a_barrier_fail() {
     let Some(folder) = emulator() else { return };
     let only = std::env::var("WISP_TEST_BARRIERS_OF").unwrap_or_default();

@@ -315,17 +315,16 @@ mod emulated {
         let empty = path("empty");
         generate_in(folder, &flags, &[("WISP_CACHE_DIR", &empty), failing])
             .failed("no machine code");
-        // Without NVRTC the model is compiled all the same, and the rest is said.
-        let without = run([
-            "warm-cache",
-            "--target",
-            "sm_80",
-            "--out",
-            &path("other.wisp"),
-        ])
-        .stdout;
+        // A folder that cannot be made keeps nothing, which is said.
+        let nowhere = path("model.wisp/cache");
+        let unkept = run_in(folder, &compile[..5], &[("WISP_CACHE_DIR", &nowhere)]).stdout;
+        let said = unkept.contains("no machine code") && unkept.contains("cannot be written");
+        assert!(said, "{unkept}");
+        // Without NVRTC, or here without a cache, the model is compiled all the same.
+        let without = run(&compile[..5]).stdout;
+        let reason = ["NVRTC", "WISP_CACHE_DIR"].map(|reason| without.contains(reason));
         assert!(
-            without.contains("no machine code") && without.contains("NVRTC"),
+            without.contains("no machine code") && reason.contains(&true),
             "{without}"
         );
     }

@@ -11,6 +11,8 @@ use std::{
 
 use libloading::Library;
 
+use crate::error::DeviceError;
+
 /// The file names under which the library is installed, the newest version first.
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
@@ -50,7 +52,7 @@ pub(super) struct Nvrtc {
     /// The version of CUDA that the library is part of: major and minor.
     version: [c_int; 2],
     /// The compute capabilities that it compiles for, ascending: 80 is `sm_80`.
-    pub architectures: Vec<u32>,
+    architectures: Vec<u32>,
 }
 
 impl Nvrtc {
@@ -69,6 +71,21 @@ impl Nvrtc {
             newest
         };
         NVRTC.get_or_init(load).as_ref()
+    }
+
+    /// Checks that the library compiles for a compute capability: 80 is `sm_80`.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub fn compiles_for(&self, architecture: u32) -> Result<(), DeviceError> {
+        match self.architectures.contains(&architecture) {
+            true => Ok(()),
+            false => Err(DeviceError::UnknownArchitecture {
+                compiler: format!("NVRTC {}", self.version()),
+                architecture: format!("sm_{architecture}"),
+            }),
+        }
     }
 
     /// The version of CUDA that the library is part of, as `13.0`.
@@ -148,15 +165,16 @@ impl Nvrtc {
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is alive, and the options are as many as given.
         let code = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
+        if code != COMPILATION_FAILED {
+            self.check(code)?;
+        }
         let log = self.output(program, self.log_size, self.log)?;
         let log = String::from_utf8_lossy(&log);
         let log = log.trim_end_matches('\0').trim().to_string();
-        if code == COMPILATION_FAILED {
-            return Err(log);
+        match code {
+            COMPILATION_FAILED => Err(log),
+            _ => Ok((self.output(program, self.cubin_size, self.cubin)?, log)),
         }
-        self.check(code)?;
-        let code = self.output(program, self.cubin_size, self.cubin)?;
-        Ok((code, log))
     }
 
     /// Fetches one of a program's outputs.

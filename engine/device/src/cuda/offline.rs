@@ -21,16 +21,11 @@ impl OfflineCompiler {
     /// If NVRTC is not installed, or does not compile for the architecture.
     pub fn new(architecture: u32) -> Result<OfflineCompiler, DeviceError> {
         let nvrtc = Nvrtc::get(i32::MAX).ok_or(DeviceError::NoCompiler)?;
-        match nvrtc.architectures.contains(&architecture) {
-            true => Ok(OfflineCompiler {
-                nvrtc,
-                architecture,
-            }),
-            false => Err(DeviceError::UnknownArchitecture {
-                compiler: format!("NVRTC {}", nvrtc.version()),
-                architecture: format!("sm_{architecture}"),
-            }),
-        }
+        nvrtc.compiles_for(architecture)?;
+        Ok(OfflineCompiler {
+            nvrtc,
+            architecture,
+        })
     }
 
     /// The compiler's name and version, such as `NVRTC 13.0`. Machine code is found in a cache by the same version only.
@@ -39,18 +34,18 @@ impl OfflineCompiler {
     }
 
     /// Compiles a kernel, with the checks that kernels of compiled models from files run with, and keeps its machine code in
-    /// a cache, where the device finds it.
+    /// a cache, where the device finds it. Returns false if the cache does not keep it, as one that cannot be written.
     ///
     /// # Errors
     ///
     /// If the kernel does not compile.
-    pub fn compile(&self, kernel: &'static Kernel, cache: &DiskCache) -> Result<(), DeviceError> {
+    pub fn compile(&self, kernel: &'static Kernel, cache: &DiskCache) -> Result<bool, DeviceError> {
         let compile = || {
             let job = Job::new(self.nvrtc, self.architecture, kernel, Checks::On)?;
-            match cache.read(&job.file) {
-                Some(_) => Ok(()),
-                None => job.compile(Some(cache)).map(drop),
+            if cache.read(&job.file).is_none() {
+                job.compile(Some(cache))?;
             }
+            Ok(cache.read(&job.file).is_some())
         };
         compile().map_err(|message| DeviceError::Validation {
             what: kernel.name.into(),

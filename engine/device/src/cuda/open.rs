@@ -227,14 +227,7 @@ pub(crate) fn open(
         )));
     }
     let nvrtc = Nvrtc::get(card.driver / 1000).ok_or_else(|| refused(REMEDY.into()))?;
-    if !nvrtc.architectures.contains(&card.architecture) {
-        return Err(refused(format!(
-            "NVRTC {} does not compile for compute capability {}.{}: install a newer CUDA toolkit",
-            nvrtc.version(),
-            card.architecture / 10,
-            card.architecture % 10
-        )));
-    }
+    nvrtc.compiles_for(card.architecture)?;
     let opened = |result: Result<_, DriverError>| errors.check("the device request", result);
     let context = opened_context(index, &errors)?;
     let stream = opened(context.new_stream())?;
