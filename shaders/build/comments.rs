@@ -18,8 +18,7 @@ pub(crate) struct File {
     pub structs: BTreeMap<String, StructDocs>,
     pub constants: Vec<Constant>,
     pub bindings: Vec<BindingShape>,
-    /// Names of the modules that the file imports: `package::order` is `order`.
-    pub imports: Vec<String>,
+    pub imports: Vec<Import>,
 }
 
 /// The documentation of a struct.
@@ -34,6 +33,14 @@ pub(crate) struct Constant {
     pub name: String,
     pub value: u32,
     pub docs: Vec<String>,
+}
+
+/// An import of a file.
+pub(crate) struct Import {
+    /// The name of the module: that of `package::order` is `order`.
+    pub module: String,
+    /// Conditions that must all hold, negated ones with `!`.
+    pub conditions: Vec<String>,
 }
 
 /// A binding and the comment after it.
@@ -143,7 +150,10 @@ fn scan(text: &str) -> Result<File, (usize, String)> {
             }
         } else if let Some(rest) = declaration.strip_prefix("import package::") {
             let module = rest.split([':', ';']).next().unwrap_or_default();
-            file.imports.push(module.to_owned());
+            file.imports.push(Import {
+                module: module.to_owned(),
+                conditions: conditions(&attributes),
+            });
         } else if attributes
             .iter()
             .any(|attribute| attribute.starts_with("binding("))
@@ -168,6 +178,15 @@ fn split_attributes(mut line: &str) -> (Vec<&str>, &str) {
         line = rest[end + 1..].trim_start();
     }
     (attributes, line)
+}
+
+/// The parts of `@if(a && !b)`.
+fn conditions(attributes: &[&str]) -> Vec<String> {
+    let conditions = attributes
+        .iter()
+        .filter_map(|attribute| attribute.strip_prefix("if(")?.strip_suffix(')'))
+        .flat_map(|condition| condition.split("&&"));
+    conditions.map(|part| part.trim().to_owned()).collect()
 }
 
 /// `NAME: u32 = 0xffu;`, decimal or hexadecimal.
@@ -198,13 +217,9 @@ fn binding(attributes: &[&str], declaration: &str) -> Result<Option<BindingShape
     let (_, shape) = rest
         .split_once("// ")
         .ok_or("a binding needs a comment after it that states its shape")?;
-    let conditions = attributes
-        .iter()
-        .filter_map(|attribute| attribute.strip_prefix("if(")?.strip_suffix(')'))
-        .flat_map(|condition| condition.split("&&"));
     Ok(Some(BindingShape {
         name: name.trim().to_owned(),
-        conditions: conditions.map(|part| part.trim().to_owned()).collect(),
+        conditions: conditions(attributes),
         shape: shape.to_owned(),
     }))
 }

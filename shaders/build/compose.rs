@@ -10,7 +10,7 @@ use wesl::{
 };
 
 use crate::device_class::DeviceClass;
-use crate::variants::{ANY_COLS, VARIANTS, Variant};
+use crate::variants::{ANY_COLS, VALUES, VARIANTS, Variant};
 
 /// Symbols that a kernel declares for the build script without using them itself.
 const PRESERVED_SYMBOLS: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBGROUP"];
@@ -25,6 +25,8 @@ pub(crate) struct Composed {
     pub variant: &'static Variant,
     /// The encoding or format of an op that has kernels for each.
     pub encoding: Option<&'static str>,
+    /// The conditions that hold in `@if`.
+    pub conditions: Vec<&'static str>,
     /// Plain WGSL, without comments.
     pub wgsl: String,
     /// What naga parsed.
@@ -39,7 +41,7 @@ impl Composed {
 
     /// True if the condition `name` holds in `@if`.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.variant.features.contains(&name) || self.encoding == Some(name)
+        self.conditions.contains(&name)
     }
 }
 
@@ -78,10 +80,16 @@ pub(crate) fn compose(
     let any_cols = encoding.filter(|name| ANY_COLS.contains(name));
     let any_cols = any_cols.map(|_| "any_cols");
     let software = (variant.device_class == DeviceClass::Software).then_some("software");
+    let looks_up = variant.device_class == DeviceClass::Gpu
+        && encoding
+            .and_then(values_of)
+            .is_some_and(|(_, bytes)| bytes || !variant.features.contains(&"int8"));
+    let others = [encoding, any_cols, software, looks_up.then_some("lookup")];
     let features = variant.features.iter().copied();
-    for feature in features.chain(encoding).chain(any_cols).chain(software) {
+    let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();
+    for condition in &conditions {
         let flags = &mut options.features.flags;
-        flags.insert(feature.to_string(), true.into());
+        flags.insert(condition.to_string(), true.into());
     }
     let root = format!("package::{}", variant.file).parse::<ModulePath>();
     let root = root.map_err(|e| format!("{name}: {e}"))?;
@@ -98,6 +106,7 @@ pub(crate) fn compose(
         op,
         variant,
         encoding,
+        conditions,
         wgsl,
         module,
     })
@@ -171,11 +180,20 @@ impl ModuleFiles<'_> {
     }
 }
 
-/// The file in `src/`, without extension, of a module: `encoding` and `cache` stand for those of the
-/// kernel.
+/// The module that computes the values of an encoding of indices, and whether their bytes are looked up.
+fn values_of(encoding: &str) -> Option<(&'static str, bool)> {
+    let mut all = VALUES.iter();
+    all.find_map(|(name, module, bytes)| (*name == encoding).then_some((*module, *bytes)))
+}
+
+/// The file in `src/`, without extension, of a module: `encoding`, `values` and `cache` stand for those of
+/// the kernel.
 pub(crate) fn file_of_module(module: &str, encoding: Option<&str>) -> String {
     match (module, encoding) {
         ("encoding", Some(encoding)) => format!("encodings/{encoding}"),
+        ("values", Some(encoding)) => values_of(encoding)
+            .map_or(module, |(file, _)| file)
+            .to_owned(),
         ("cache", Some(format)) => format!("caches/{format}"),
         _ => module.to_owned(),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use naga::{ArraySize, Handle, Scalar, ScalarKind, Type, TypeInner};
 
-use crate::comments::{BindingShape, Sources};
+use crate::comments::{BindingShape, Import, Sources};
 use crate::compose::{Composed, file_of_module};
 
 /// Generates the structs and constants of the module `params`.
@@ -250,20 +250,21 @@ fn shapes<'a>(
     let mut at = 0;
     while let Some(name) = names.get(at) {
         let file = sources.file(name)?;
-        let holds = |binding: &&BindingShape| {
-            binding
-                .conditions
+        let all_hold = |conditions: &[String]| {
+            conditions
                 .iter()
                 .all(|condition| match condition.strip_prefix('!') {
                     Some(condition) => !kernel.has(condition),
                     None => kernel.has(condition),
                 })
         };
+        let holds = |binding: &&BindingShape| all_hold(&binding.conditions);
         for binding in file.bindings.iter().filter(holds) {
             shapes.insert(binding.name.as_str(), binding.shape.as_str());
         }
-        for module in &file.imports {
-            let imported = file_of_module(module, kernel.encoding);
+        let holds = |import: &&Import| all_hold(&import.conditions);
+        for import in file.imports.iter().filter(holds) {
+            let imported = file_of_module(&import.module, kernel.encoding);
             if !names.contains(&imported) {
                 names.push(imported);
             }

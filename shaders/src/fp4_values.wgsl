@@ -1,13 +1,16 @@
 // The 4-bit floats E2M1 (1 sign, 2 exponent, 1 mantissa; OCP Microscaling Formats 1.0), doubled so that they are integers.
+import package::unpack::bytes;
 
-// The doubled values: magnitudes 0 1 2 3 4 6 8 12, packed in nibbles; bit 3 is the sign.
-fn values(code: vec4<u32>) -> vec4<f32> {
+// The doubled values of the codes in the low nibbles of a word's bytes: magnitudes 0 1 2 3 4 6 8 12, packed in nibbles; bit 3
+// is the sign.
+fn computed_values(word: u32) -> vec4<f32> {
+    let code = bytes(word & 0x0f0f0f0fu);
     let magnitude = vec4<f32>((vec4(0xc8643210u) >> (4u * (code & vec4(7u)))) & vec4(15u));
     return select(magnitude, -magnitude, code >= vec4(8u));
 }
 
 // The doubled values of the codes in the low nibbles of each word plus 12, so that no byte is negative and none carries.
-fn packed_values(code: vec2<u32>) -> vec2<u32> {
+fn computed_packed_values(code: vec2<u32>) -> vec2<u32> {
     // From code 4 on, the two low bits count twice, and 7 stands for 2 more.
     let is_upper = (code >> vec2(2u)) & vec2(0x01010101u);
     let low = code & (is_upper | (is_upper << vec2(1u)));

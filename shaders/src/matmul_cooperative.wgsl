@@ -10,6 +10,7 @@ import package::half_inputs::{find_largest, input_row, input_scale, input_unscal
 import package::matmul_io::{p, load_x, store, tile_row, X_WIDTH};
 import package::matmul_tile::tile_token;
 import package::subgroup_number::{subgroup_count, subgroup_number};
+@if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, PATCH_TOKENS};
 
 const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -70,6 +71,7 @@ fn main(
     let first_row = (wid.x + wid.z * groups.x) * EDGE_ROWS;
     let first_token = input_row(wid.y, 0u);
     let subgroup = subgroup_number(lid, lane);
+    @if(lookup) { fill_table(lid); }
     // Ends with a barrier.
     find_largest(wid.y, lid);
     let patches_at_once = subgroup_count(lid);

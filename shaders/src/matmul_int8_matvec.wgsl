@@ -8,6 +8,7 @@ import package::int8_block::{Inputs, Weights, load_inputs, load_weights, dot_pac
 import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
+@if(lookup) import package::value_table::fill_table;
 import constants::{WG, ROWS, TOKENS};
 
 // The rows of a workgroup, of those that the tile's results belong to: with `gated` two for each result.
@@ -71,6 +72,10 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     let first_token = wid.y * TOKENS;
+    @if(lookup) {
+        fill_table(lid);
+        workgroupBarrier();
+    }
     var tokens: array<u32, TOKENS>;
     for (var t = 0u; t < TOKENS; t++) {
         tokens[t] = min(first_token + t, output_rows() - 1u);

@@ -10,6 +10,7 @@
 // `subgroups`, which is faster for few sums, each subgroup adds its own partial sums, then those of all.
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
 import package::unpack::Part;
+@if(lookup) import package::value_table::fill_table;
 @if(f16_partials) import package::unpack::half_at;
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 @if(!gated) import package::matmul_io::store;
@@ -175,6 +176,10 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     let first_token = wid.y * TOKENS;
+    @if(lookup) {
+        fill_table(lid);
+        workgroupBarrier();
+    }
     var tokens: array<u32, TOKENS>;
     for (var t = 0u; t < TOKENS; t++) {
         tokens[t] = min(first_token + t, output_rows() - 1u);

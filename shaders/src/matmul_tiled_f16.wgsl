@@ -9,6 +9,7 @@ import package::half_inputs::{find_largest, input_row, input_scale, input_unscal
 import package::half_weights::{half_part, Octet, BLOCK_SCALES};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
+@if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
 @if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -45,6 +46,8 @@ fn main(
     let first_token = input_row(wid.y, 0u);
     let row_lane = lid % ROW_STEP;
     let token_lane = lid / ROW_STEP;
+    @if(lookup) { fill_table(lid); }
+    // Ends with a barrier.
     find_largest(wid.y, lid);
     var x_scales: array<f32, OCTETS>;
     for (var k = 0u; k < OCTETS; k++) {

@@ -8,6 +8,7 @@ import package::encoding::{load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, 
 import package::int8_inputs::{load_part_words, load_factors, half_sum, dot_words};
 import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
 import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
+@if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
 @if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -71,6 +72,9 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
+    @if(lookup) { fill_table(lid); }
+    // Where experts are grouped, that has a barrier.
+    @if(lookup && !experts) { workgroupBarrier(); }
     @if(experts) {
         if wid.y >= p.pairs || !leads_group(wid.y, lid) {
             return;

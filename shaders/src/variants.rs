@@ -65,6 +65,17 @@ pub(crate) const INT8_ENCODINGS: &[&str] = &[
 /// others it is a multiple of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
+/// Encodings of indices into sixteen values, the module that computes these, and whether it takes many instructions to compute
+/// them as bytes. The condition `lookup` holds where they are looked up in workgroup memory: in kernels for GPUs that multiply
+/// floats, and in those that multiply bytes if they would take many instructions.
+pub(crate) const VALUES: &[(&str, &str, bool)] = &[
+    ("iq4_nl", "iq4_values", true),
+    ("iq4_xs", "iq4_values", true),
+    ("mxfp4", "fp4_values", false),
+    ("nvfp4", "fp4_values", false),
+    ("nf4", "nf4_values", false),
+];
+
 /// Conditions of variants that are selected only if the session's switch of that name is on.
 pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "int8", "plain_top_k"];
 

@@ -1,7 +1,7 @@
 // F8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): blocks of 32 floats `q` of one byte
 // and a scale `d`. A weight is `q * d`. The format's NaN decodes to 480; no conversion produces it.
 import package::byte_plane::part_words;
-import package::unpack::{Part, bytes};
+import package::unpack::Part;
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<f32>; // [blocks]
@@ -23,14 +23,16 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(plane_scales[super_block]);
 }
 
-// Decodes the four floats of a word. Integers are used up to the last step, because a device may flush
-// subnormal floats to zero.
+// Decodes the four floats of a word. The seven bits below the sign, with the difference of the biases added to the exponent,
+// are a float: normal numbers as they are, and subnormal ones, which have no leading 1, as 2^-7 and half of their magnitude.
+// Twice that less 2^-6 is their magnitude, and more than it for normal numbers. No number on the way is subnormal: a device
+// may flush those to zero.
 fn floats(word: u32) -> vec4<f32> {
-    let b = bytes(word);
-    let exponent = (b >> vec4(3u)) & vec4(15u);
-    let mantissa = (b & vec4(7u)) | select(vec4(8u), vec4(0u), exponent == vec4(0u));
-    let magnitude = vec4<f32>(mantissa) * bitcast<vec4<f32>>((max(exponent, vec4(1u)) + vec4(117u)) << vec4(23u));
-    return select(magnitude, -magnitude, (b & vec4(0x80u)) != vec4(0u));
+    let bits = (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0x7fu);
+    let normal = bitcast<vec4<f32>>((bits << vec4(20u)) + vec4(120u << 23u));
+    let magnitude = min(normal, fma(normal, vec4(2.0), vec4(-0.015625)));
+    let sign = (vec4(word) << vec4(24u, 16u, 8u, 0u)) & vec4(0x80000000u);
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(magnitude) | sign);
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

@@ -1,9 +1,10 @@
 // IQ4_NL: blocks of 32 nibbles, each an index into a table of 16 values, and a scale `d`. A weight is
 // `value * d`.
-import package::iq4_values::{values, packed_values};
 import package::nibble_plane::plane_main;
 @if(int8 && !parts) import package::nibble_plane::half_block;
-import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles, half_at};
+import package::unpack::{Part, PackedPart, half_at};
+import package::value_table::part_values;
+@if(int8) import package::value_table::packed_part_values;
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
@@ -27,18 +28,12 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = plane_main[part];
-    let low = low_nibbles(w);
-    let high = high_nibbles(w);
-    let q = array(
-        values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
-    );
-    return Part(q, vec2(s.d), vec2(0.0));
+    return Part(part_values(plane_main[part]), vec2(s.d), vec2(0.0));
 }
 
+@if(int8)
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     @if(int8 && !parts) let w = half_block(block, half);
     @if(!int8 || parts) let w = plane_main[part];
-    let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
-    return PackedPart(q, vec2(s.d), vec2(0.0));
+    return PackedPart(packed_part_values(w), vec2(s.d), vec2(0.0));
 }

@@ -62,11 +62,8 @@ const AMD: &[Goal<3>] = &[
     goal("one token, int8: busy lanes at 896 columns", "matmul_int8.*.matvec*", Metric::BusyLanes, same(85.0), ALL),
     goal("one token, int8: registers", "matmul_int8.*.matvec1*", Metric::Registers, same(64.0), ALL),
     goal("one token: busy lanes at 896 columns", "matmul.*.matvec*", Metric::BusyLanes, same(85.0), ALL),
-    goal("one token: registers", "matmul.*.matvec1* !matmul.nf4.*", Metric::Registers, same(64.0), ALL),
-    goal("one token: waves",     "matmul.*.matvec1* !matmul.nf4.*", Metric::Waves, [24.0, 16.0, 4.0], ALL),
-    // Its values are 16 floats that nothing computes: each weight is selected from them in 15 steps.
-    goal("NF4, one token: registers", "matmul.nf4.matvec1*", Metric::Registers, same(64.0), NONE),
-    goal("NF4, one token: waves",     "matmul.nf4.matvec1*", Metric::Waves, [24.0, 16.0, 4.0], NONE),
+    goal("one token: registers", "matmul.*.matvec1*", Metric::Registers, same(64.0), ALL),
+    goal("one token: waves",     "matmul.*.matvec1*", Metric::Waves, [24.0, 16.0, 4.0], ALL),
     goal("Q4_0, many tokens, f32: instructions a multiply-add", "matmul.q4_0.tile64x64", Metric::LoopInstructions, same(1.4), &["navi31", "navi21"]),
     goal("Q4_0, many tokens, int8: instructions a multiply-add", "matmul_int8.q4_0.tile64x64", Metric::LoopInstructions, same(0.51), ALL),
     goal("Q4_0, many tokens, f16: instructions a multiply-add", "matmul.q4_0.f16_tile128x64", Metric::LoopInstructions, same(0.9), ALL),
