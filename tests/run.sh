@@ -92,8 +92,9 @@ step_build() { cargo build "${BUILT[@]}" --bins --examples; }
 run_tests() {
   local status=0
   if cargo nextest --version >/dev/null 2>&1; then
-    # More tests at a time than cores, because many wait for programs, servers and disks: three quarters of the time.
-    cargo nextest run "${BUILT[@]}" --no-fail-fast "$@" --test-threads $(($(getconf _NPROCESSORS_ONLN) * 3 / 2)) --success-output final \
+    # More tests at a time than cores: many wait for programs, servers and disks. All tests take three quarters of the time.
+    NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 / 2))} \
+      cargo nextest run "${BUILT[@]}" --no-fail-fast "$@" --success-output final \
       --failure-output immediate-final >"$LOGS/cargo-test" 2>&1 || status=$?
   else
     cargo test "${BUILT[@]}" --no-fail-fast "$@" -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?

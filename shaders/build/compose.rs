@@ -10,7 +10,7 @@ use wesl::{
 };
 
 use crate::device_class::DeviceClass;
-use crate::variants::{ANY_COLS, VALUES, VARIANTS, Variant};
+use crate::variants::{ANY_COLS, LOOKUP_FILES, VALUE_TABLES, VARIANTS, ValueTable, Variant};
 
 /// Symbols that a kernel declares for the build script without using them itself.
 const PRESERVED_SYMBOLS: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBGROUP"];
@@ -80,10 +80,10 @@ pub(crate) fn compose(
     let any_cols = encoding.filter(|name| ANY_COLS.contains(name));
     let any_cols = any_cols.map(|_| "any_cols");
     let software = (variant.device_class == DeviceClass::Software).then_some("software");
-    let looks_up = variant.device_class == DeviceClass::Gpu
-        && encoding
-            .and_then(values_of)
-            .is_some_and(|(_, bytes)| bytes || !variant.features.contains(&"int8"));
+    let is_looked_up =
+        |table: &ValueTable| table.looks_up_bytes || !variant.features.contains(&"int8");
+    let looks_up = LOOKUP_FILES.contains(&variant.file)
+        && encoding.and_then(value_table).is_some_and(is_looked_up);
     let others = [encoding, any_cols, software, looks_up.then_some("lookup")];
     let features = variant.features.iter().copied();
     let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();
@@ -101,6 +101,13 @@ pub(crate) fn compose(
     let module = naga::front::wgsl::parse_str(&wgsl)
         .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
     validate(&name, &wgsl, &module, variant)?;
+    let fills_table =
+        |(_, function): (_, &naga::Function)| function.name.as_deref() == Some("fill_table");
+    if looks_up && !module.functions.iter().any(fills_table) {
+        return Err(format!(
+            "{name}: the table of values is never filled: call fill_table"
+        ));
+    }
     Ok(Composed {
         name,
         op,
@@ -180,10 +187,9 @@ impl ModuleFiles<'_> {
     }
 }
 
-/// The module that computes the values of an encoding of indices, and whether their bytes are looked up.
-fn values_of(encoding: &str) -> Option<(&'static str, bool)> {
-    let mut all = VALUES.iter();
-    all.find_map(|(name, module, bytes)| (*name == encoding).then_some((*module, *bytes)))
+/// The table of an encoding of indices.
+fn value_table(encoding: &str) -> Option<&'static ValueTable> {
+    VALUE_TABLES.iter().find(|table| table.encoding == encoding)
 }
 
 /// The file in `src/`, without extension, of a module: `encoding`, `values` and `cache` stand for those of
@@ -191,8 +197,8 @@ fn values_of(encoding: &str) -> Option<(&'static str, bool)> {
 pub(crate) fn file_of_module(module: &str, encoding: Option<&str>) -> String {
     match (module, encoding) {
         ("encoding", Some(encoding)) => format!("encodings/{encoding}"),
-        ("values", Some(encoding)) => values_of(encoding)
-            .map_or(module, |(file, _)| file)
+        ("values", Some(encoding)) => value_table(encoding)
+            .map_or(module, |table| table.file)
             .to_owned(),
         ("cache", Some(format)) => format!("caches/{format}"),
         _ => module.to_owned(),

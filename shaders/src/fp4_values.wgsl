@@ -1,10 +1,10 @@
 // The 4-bit floats E2M1 (1 sign, 2 exponent, 1 mantissa; OCP Microscaling Formats 1.0), doubled so that they are integers.
-import package::unpack::bytes;
+import package::unpack::nibbles;
 
 // The doubled values of the codes in the low nibbles of a word's bytes: magnitudes 0 1 2 3 4 6 8 12, packed in nibbles; bit 3
 // is the sign.
 fn computed_values(word: u32) -> vec4<f32> {
-    let code = bytes(word & 0x0f0f0f0fu);
+    let code = nibbles(word);
     let magnitude = vec4<f32>((vec4(0xc8643210u) >> (4u * (code & vec4(7u)))) & vec4(15u));
     return select(magnitude, -magnitude, code >= vec4(8u));
 }

@@ -1,14 +1,14 @@
 // The table of sixteen values of IQ4_NL and IQ4_XS: ggml's signed bytes -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
 // 53 69 89 113.
-import package::unpack::bytes;
+import package::unpack::nibbles;
 
 // The values at the indices in the low nibbles of a word's bytes.
 fn computed_values(word: u32) -> vec4<f32> {
-    let index = bytes(word & 0x0f0f0f0fu);
+    let index = nibbles(word);
     let low = select(vec4(0xbfad9881u), vec4(0xf6eaddcfu), (index & vec4(4u)) != vec4(0u));
     let high = select(vec4(0x26190d01u), vec4(0x71594535u), (index & vec4(4u)) != vec4(0u));
-    let four = select(low, high, index >= vec4(8u));
-    return vec4<f32>(vec4<i32>(four << (24u - 8u * (index & vec4(3u)))) >> vec4(24u));
+    let entries = select(low, high, index >= vec4(8u));
+    return vec4<f32>(vec4<i32>(entries << (24u - 8u * (index & vec4(3u)))) >> vec4(24u));
 }
 
 // 0xff in each byte whose bit `i` is set in `words`.

@@ -9,7 +9,6 @@ import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
-@if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
 @if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -32,9 +31,6 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
-    @if(lookup) { fill_table(lid); }
-    // Where experts are grouped, that has a barrier.
-    @if(lookup && !experts) { workgroupBarrier(); }
     @if(experts) {
         if wid.y >= p.pairs || !leads_group(wid.y, lid) {
             return;

@@ -72,14 +72,17 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
-    @if(lookup) { fill_table(lid); }
-    // Where experts are grouped, that has a barrier.
-    @if(lookup && !experts) { workgroupBarrier(); }
     @if(experts) {
         if wid.y >= p.pairs || !leads_group(wid.y, lid) {
             return;
         }
+        @if(lookup) { fill_table(lid); }
+        // Ends with a barrier.
         find_group(wid.y, lid);
+    }
+    @if(lookup && !experts) {
+        fill_table(lid);
+        workgroupBarrier();
     }
     let first_token = min(tile_token(wid.y, 0u), output_rows() - 1u);
     let row_lane = lid % ROW_STEP;

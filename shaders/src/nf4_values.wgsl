@@ -1,5 +1,5 @@
 // The table of sixteen values of NF4.
-import package::unpack::bytes;
+import package::unpack::nibbles;
 
 // Four of the values, selected by the two low bits of each index.
 fn select_of_four(low: vec4<bool>, high: vec4<bool>, a: f32, b: f32, c: f32, d: f32) -> vec4<f32> {
@@ -9,7 +9,7 @@ fn select_of_four(low: vec4<bool>, high: vec4<bool>, a: f32, b: f32, c: f32, d: 
 
 // The values at the indices in the low nibbles of a word's bytes, as the exact floats of the reference.
 fn computed_values(word: u32) -> vec4<f32> {
-    let index = bytes(word & 0x0f0f0f0fu);
+    let index = nibbles(word);
     let b0 = (index & vec4(1u)) != vec4(0u);
     let b1 = (index & vec4(2u)) != vec4(0u);
     let b2 = (index & vec4(4u)) != vec4(0u);

@@ -34,6 +34,11 @@ fn bytes(word: u32) -> vec4<u32> {
     return (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu);
 }
 
+// The low nibbles of the four bytes of a word, the lowest first.
+fn nibbles(word: u32) -> vec4<u32> {
+    return (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(15u);
+}
+
 // The four signed bytes of a word, as floats.
 fn signed_bytes(word: u32) -> vec4<f32> {
     return vec4<f32>(vec4<i32>(vec4(word) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));

@@ -1,12 +1,14 @@
-// The values of encodings whose weights are indices into a table of sixteen. Where that takes fewer instructions than to compute
-// them, GPUs look them up in workgroup memory: each value has a bank of its own, so that no invocation waits for another.
-import package::values::computed_values;
+// The values of encodings whose weights are indices into a table of sixteen. Kernels with the condition `lookup` look them up in
+// workgroup memory, which takes GPUs fewer instructions than to compute them: each value has a bank of its own, so that no
+// invocation waits for another.
+@if(!int8) import package::values::computed_values;
 @if(int8) import package::values::computed_packed_values;
+import package::unpack::nibbles;
 
-@if(lookup && !int8) var<workgroup> table: array<f32, 16>;
-@if(lookup && int8) var<workgroup> table: array<u32, 16>; // bytes
+@if(lookup && !int8) var<workgroup> table: array<f32, 16>; // [index]
+@if(lookup && int8) var<workgroup> table: array<u32, 16>; // [index], a byte each
 
-// Writes the table, which may be read after a barrier.
+// Writes the table, which may be read after a barrier. A workgroup must have 16 invocations or more.
 @if(lookup)
 fn fill_table(lid: u32) {
     if lid < 16u {
@@ -15,42 +17,33 @@ fn fill_table(lid: u32) {
     }
 }
 
-// The indices in the low nibbles of a word's bytes.
-@if(lookup)
-fn indices(word: u32) -> vec4<u32> {
-    return (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(15u);
-}
-
 // The values at the indices in the low nibbles of a word's bytes.
-@if(lookup && !int8)
+@if(!int8)
 fn values(word: u32) -> vec4<f32> {
-    let i = indices(word);
-    return vec4(table[i.x], table[i.y], table[i.z], table[i.w]);
-}
-
-@if(!lookup || int8)
-fn values(word: u32) -> vec4<f32> {
-    return computed_values(word);
+    @if(!lookup) { return computed_values(word); }
+    @if(lookup) {
+        let i = nibbles(word);
+        return vec4(table[i.x], table[i.y], table[i.z], table[i.w]);
+    }
 }
 
 // The values of a part, whose words have the indices of its first two groups in their low nibbles and those of the last two
 // in their high nibbles.
+@if(!int8)
 fn part_values(w: vec2<u32>) -> array<vec4<f32>, 4> {
     return array(values(w.x), values(w.y), values(w.x >> 4u), values(w.y >> 4u));
 }
 
 // The values at the indices in the low nibbles of each word, as bytes.
-@if(lookup && int8)
+@if(int8)
 fn packed_values(words: vec2<u32>) -> vec2<u32> {
-    let i = indices(words.x);
-    let j = indices(words.y);
-    let low = vec2(table[i.x], table[j.x]) | (vec2(table[i.y], table[j.y]) << vec2(8u));
-    return low | (vec2(table[i.z], table[j.z]) << vec2(16u)) | (vec2(table[i.w], table[j.w]) << vec2(24u));
-}
-
-@if(!lookup && int8)
-fn packed_values(words: vec2<u32>) -> vec2<u32> {
-    return computed_packed_values(words);
+    @if(!lookup) { return computed_packed_values(words); }
+    @if(lookup) {
+        let i = nibbles(words.x);
+        let j = nibbles(words.y);
+        let low = vec2(table[i.x], table[j.x]) | (vec2(table[i.y], table[j.y]) << vec2(8u));
+        return low | (vec2(table[i.z], table[j.z]) << vec2(16u)) | (vec2(table[i.w], table[j.w]) << vec2(24u));
+    }
 }
 
 // As `part_values`, as bytes: the words of the first two groups, then those of the last two.

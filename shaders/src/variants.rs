@@ -65,15 +65,40 @@ pub(crate) const INT8_ENCODINGS: &[&str] = &[
 /// others it is a multiple of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
-/// Encodings of indices into sixteen values, the module that computes these, and whether it takes many instructions to compute
-/// them as bytes. The condition `lookup` holds where they are looked up in workgroup memory: in kernels for GPUs that multiply
-/// floats, and in those that multiply bytes if they would take many instructions.
-pub(crate) const VALUES: &[(&str, &str, bool)] = &[
-    ("iq4_nl", "iq4_values", true),
-    ("iq4_xs", "iq4_values", true),
-    ("mxfp4", "fp4_values", false),
-    ("nvfp4", "fp4_values", false),
-    ("nf4", "nf4_values", false),
+/// An encoding of indices into a table of sixteen values.
+pub(crate) struct ValueTable {
+    pub encoding: &'static str,
+    /// The file that computes the values.
+    pub file: &'static str,
+    /// Whether kernels that multiply bytes look them up too. Otherwise computing them takes no more instructions.
+    pub looks_up_bytes: bool,
+}
+
+const fn values(encoding: &'static str, file: &'static str, looks_up_bytes: bool) -> ValueTable {
+    ValueTable {
+        encoding,
+        file,
+        looks_up_bytes,
+    }
+}
+
+/// The encodings of indices.
+pub(crate) const VALUE_TABLES: &[ValueTable] = &[
+    values("iq4_nl", "iq4_values", true),
+    values("iq4_xs", "iq4_values", true),
+    values("mxfp4", "fp4_values", false),
+    values("nvfp4", "fp4_values", false),
+    values("nf4", "nf4_values", false),
+];
+
+/// The files whose kernels look values up in workgroup memory, for which the condition `lookup` holds. `matmul_tiled` has no
+/// room: its tiles fill what WebGPU guarantees, or what lets most workgroups run at once.
+pub(crate) const LOOKUP_FILES: &[&str] = &[
+    "matmul_matvec",
+    "matmul_tiled_f16",
+    "matmul_cooperative",
+    "matmul_int8_matvec",
+    "matmul_tiled_int8",
 ];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.

@@ -4,7 +4,7 @@
 import package::nibble_plane::plane_main;
 @if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
-import package::value_table::part_values;
+@if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;
 import constants::PLANES;
 
@@ -30,13 +30,14 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(bitcast<f32>(select((e - 1u) << 23u, 0x00200000u << (e & 1u), e < 2u)));
 }
 
+@if(!int8)
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     return Part(part_values(plane_main[part]), vec2(s.d), vec2(0.0));
 }
 
 @if(int8)
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(!parts) let w = half_block(block, half);
+    @if(parts) let w = plane_main[part];
     return PackedPart(packed_part_values(w), vec2(s.d), vec2(0.0));
 }

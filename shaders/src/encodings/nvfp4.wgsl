@@ -3,7 +3,7 @@
 import package::nibble_plane::plane_main;
 @if(int8 && !parts) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
-import package::value_table::part_values;
+@if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;
 import constants::PLANES;
 
@@ -30,11 +30,10 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(bitcast<f32>(words.x), words.y);
 }
 
-// Half of the floats of 8 bits. Integers are used up to the last step, because a device may flush subnormal floats to zero.
+// Half of the floats of 8 bits, decoded as those of F8 E4M3.
 fn halved_floats(b: vec2<u32>) -> vec2<f32> {
-    let exponent = (b >> vec2(3u)) & vec2(15u);
-    let mantissa = (b & vec2(7u)) | select(vec2(8u), vec2(0u), exponent == vec2(0u));
-    return vec2<f32>(mantissa) * bitcast<vec2<f32>>((max(exponent, vec2(1u)) + vec2(116u)) << vec2(23u));
+    let normal = bitcast<vec2<f32>>(((b & vec2(0x7fu)) << vec2(20u)) + vec2(119u << 23u));
+    return min(normal, fma(normal, vec2(2.0), vec2(-0.0078125)));
 }
 
 // The scales of a block's halves, without that of the tensor.
@@ -46,11 +45,12 @@ fn half_scales(sub: u32, s: Scales) -> vec2<f32> {
 @if(int8)
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = half_scales(sub, s);
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(!parts) let w = half_block(block, half);
+    @if(parts) let w = plane_main[part];
     return PackedPart(packed_part_values(w), s.d * scale, vec2(0.0));
 }
 
+@if(!int8)
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let scale = half_scales(sub, s);
     return Part(part_values(plane_main[part]), s.d * scale, vec2(0.0));

@@ -45,7 +45,7 @@ fn a_software_adapter_is_tuned_and_generates_the_same_tokens() {
             let is_same = |other: &&Value| keys.iter().all(|key| other[key] == point[key]);
             let same = points(&first).iter().filter(is_same);
             let ratios = same
-                .filter(|point| point["is_complete"] == true)
+                .filter(|other| other["is_complete"] == true)
                 .map(|other| {
                     let ratio = &variant(other, &point["chosen"]).unwrap()["ratio"];
                     ["ratio", "noise"].map(|key| ratio[key].as_f64().unwrap())
