@@ -13,15 +13,26 @@ use wisp_tests::cuda::{emulator, find_in};
 /// Barriers without which kernels pass: the op, the beginning of the variants' names, the barrier's number from 1, and why it
 /// stays.
 const REDUNDANT: &[(&str, &str, u32, &str)] = &[
+    ("attention_split", "heads1", 2, ONE_HEAD),
+    ("attention_split", "heads1", 6, ONE_HEAD),
     ("attention_tiled", "cooperative", 3, UNIFORM_LOAD),
     ("attention_tiled", "cooperative", 4, SUBGROUPS),
     ("attention_tiled", "cooperative", 12, UNIFORM_LOAD),
     ("full_attention_tiled", "cooperative", 3, UNIFORM_LOAD),
     ("full_attention_tiled", "cooperative", 4, SUBGROUPS),
     ("full_attention_tiled", "cooperative", 12, UNIFORM_LOAD),
+    ("matmul", "cooperative", 1, SUBGROUPS),
+    ("matmul", "cooperative", 3, FOLLOWED),
+    ("matmul", "cooperative", 5, UNIFORM_LOAD),
+    ("matmul_experts", "f16_tile", 4, UNIFORM_LOAD),
     ("matmul_experts", "tile", 4, UNIFORM_LOAD),
     ("matmul_experts_int8", "tile", 4, UNIFORM_LOAD),
 ];
+
+const FOLLOWED: &str = "`find_largest` ends with a barrier for kernels that have no other before they read what it found";
+
+const ONE_HEAD: &str =
+    "with one head, invocations read and replace only what they wrote themselves";
 
 const UNIFORM_LOAD: &str =
     "`workgroupUniformLoad` ends with a barrier for writes that may follow; there are none";
