@@ -27,12 +27,24 @@ const REDUNDANT: &[(&str, &str, u32, &str)] = &[
     ("matmul_experts", "f16_tile", 4, UNIFORM_LOAD),
     ("matmul_experts", "tile", 4, UNIFORM_LOAD),
     ("matmul_experts_int8", "tile", 4, UNIFORM_LOAD),
+    ("sample_compact", "", 10, UNIFORM_LOAD),
+    ("sample_compact", "", 11, TWO_SPACES),
+    ("sample_compact", "", 12, TWO_SPACES),
+    ("sample_compact", "small", 5, ONE_NUMBER),
+    ("sample_compact", "small", 7, ONE_NUMBER),
+    ("sample_scan", "small", 3, ONE_NUMBER),
+    ("sample_scan", "small", 7, ONE_NUMBER),
 ];
 
 const FOLLOWED: &str = "`find_largest` ends with a barrier for kernels that have no other before they read what it found";
 
 const ONE_HEAD: &str =
     "with one head, invocations read and replace only what they wrote themselves";
+
+const ONE_NUMBER: &str =
+    "in a workgroup of 16, invocations first reduce one number each, their own";
+
+const TWO_SPACES: &str = "a `storageBarrier` and a `workgroupBarrier` in a row are the same on CUDA, and both needed elsewhere";
 
 const UNIFORM_LOAD: &str =
     "`workgroupUniformLoad` ends with a barrier for writes that may follow; there are none";
