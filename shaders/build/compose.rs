@@ -192,8 +192,8 @@ fn value_table(encoding: &str) -> Option<&'static ValueTable> {
     VALUE_TABLES.iter().find(|table| table.encoding == encoding)
 }
 
-/// The file in `src/`, without extension, of a module: `encoding`, `values` and `cache` stand for those of
-/// the kernel.
+/// The file in `src/`, without extension, of a module. Those of `encoding`, `values` and `cache` follow from
+/// the kernel's encoding or cache format.
 pub(crate) fn file_of_module(module: &str, encoding: Option<&str>) -> String {
     match (module, encoding) {
         ("encoding", Some(encoding)) => format!("encodings/{encoding}"),

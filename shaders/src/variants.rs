@@ -91,8 +91,9 @@ pub(crate) const VALUE_TABLES: &[ValueTable] = &[
     values("nf4", "nf4_values", false),
 ];
 
-/// The files whose kernels look values up in workgroup memory, for which the condition `lookup` holds. `matmul_tiled` has no
-/// room: its tiles fill what WebGPU guarantees, or what lets most workgroups run at once.
+/// The files whose kernels look values up in workgroup memory, for which the condition `lookup` holds. `matmul_tiled` is not
+/// among them: its largest tile fills the 16 KiB that WebGPU guarantees, and with a table fewer workgroups of its smaller tiles
+/// would run at once.
 pub(crate) const LOOKUP_FILES: &[&str] = &[
     "matmul_matvec",
     "matmul_tiled_f16",

@@ -23,10 +23,10 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(plane_scales[super_block]);
 }
 
-// Decodes the four floats of a word. The seven bits below the sign, with 120 added to the exponent, are a float `f`. For normal
-// numbers `f` is the magnitude, and 2f - 2^-6 is not less. For subnormal numbers, which have no leading 1, `f` is 2^-7 plus
-// half the magnitude, so that 2f - 2^-6 is the magnitude, which is less than `f`. No intermediate result is subnormal, because
-// a device may flush those to zero.
+// Decodes the four floats of a word. The seven bits below the sign, with 120 added to the exponent, are the float `normal`. Of a
+// normal number it is the magnitude, and twice it less 2^-6 is no smaller. Of a subnormal number, which has no leading 1, it is
+// 2^-7 plus half the magnitude, so that twice it less 2^-6 is the magnitude, and smaller. No intermediate result is subnormal,
+// because a device may flush those to zero.
 fn floats(word: u32) -> vec4<f32> {
     let bits = (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0x7fu);
     let normal = bitcast<vec4<f32>>((bits << vec4(20u)) + vec4(120u << 23u));

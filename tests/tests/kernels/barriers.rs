@@ -134,6 +134,7 @@ fn check(folder: &Path, place: usize, kernel: &Kernel) -> (u32, Vec<String>) {
         );
         return (0, Vec::new());
     }
+    let (op, variant) = op_and_variant(kernel);
     let mut wrong = Vec::new();
     for barrier in 1.. {
         let output = run(barrier, "forward");
@@ -141,9 +142,8 @@ fn check(folder: &Path, place: usize, kernel: &Kernel) -> (u32, Vec<String>) {
         if String::from_utf8_lossy(&output.stderr).contains(&last) {
             return (barrier - 1, wrong);
         }
-        let (of, variant) = op_and_variant(kernel);
-        let known = REDUNDANT.iter().any(|(op, start, number, _)| {
-            *op == of && variant.starts_with(start) && *number == barrier
+        let known = REDUNDANT.iter().any(|(of, start, number, _)| {
+            *of == op && variant.starts_with(start) && *number == barrier
         });
         // Operations on atomics do not race: without a barrier between them their order decides.
         let passes = output.status.success() && run(barrier, "backward").status.success();
