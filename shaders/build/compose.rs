@@ -34,11 +34,6 @@ pub(crate) struct Composed {
 }
 
 impl Composed {
-    /// Name of the file in `OUT_DIR` that holds the WGSL.
-    pub(crate) fn file_name(&self) -> String {
-        format!("{}.wgsl", self.name)
-    }
-
     /// True if the condition `name` holds in `@if`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.conditions.contains(&name)

@@ -1,7 +1,6 @@
 //! Generating the table of kernels: each kernel as a Rust expression, with what naga reflects of it.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
 
 use naga::{AddressSpace, StorageAccess};
 use sha2::{Digest, Sha256};
@@ -9,12 +8,13 @@ use sha2::{Digest, Sha256};
 use crate::compose::Composed;
 use crate::variants::{SWITCHES, Variant};
 
-/// Generates `KERNELS` and `FINGERPRINT`.
-pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, String> {
+/// Generates `KERNELS`, `PIECES` and `FINGERPRINT`.
+pub(crate) fn generate(kernels: &[Composed]) -> Result<String, String> {
     let mut table = String::from("static KERNELS: &[Kernel] = &[\n");
+    let mut pieces = Pieces::default();
     let mut hash = Sha256::new();
     for kernel in kernels {
-        table += &entry(kernel, &out.join(kernel.file_name()))?;
+        table += &entry(kernel, &mut pieces)?;
         let variant = kernel.variant;
         let selection = format!(
             "{:?} {} {}",
@@ -28,17 +28,40 @@ pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, Strin
         }
     }
     table += "];\n";
+    table += &format!("static PIECES: &[&str] = &{:?};\n", pieces.texts);
     let hash: [u8; 32] = hash.finalize().into();
     table += &format!("static FINGERPRINT: [u8; 32] = {hash:?};\n");
     Ok(table)
 }
 
+/// The declarations of kernels, each once.
+#[derive(Default)]
+struct Pieces<'a> {
+    texts: Vec<&'a str>,
+    indices: HashMap<&'a str, usize>,
+}
+
+impl<'a> Pieces<'a> {
+    /// Returns the indices of the pieces of a text. They are split where empty lines separate declarations; wherever that is,
+    /// they are the same text together.
+    fn indices(&mut self, text: &'a str) -> Vec<usize> {
+        let pieces = text.split_inclusive("\n\n").map(|piece| {
+            *self.indices.entry(piece).or_insert_with(|| {
+                self.texts.push(piece);
+                self.texts.len() - 1
+            })
+        });
+        pieces.collect()
+    }
+}
+
 /// A kernel as a Rust expression.
-fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
+fn entry<'a>(kernel: &'a Composed, pieces: &mut Pieces<'a>) -> Result<String, String> {
     let Composed {
         name,
         op,
         variant,
+        wgsl,
         module,
         ..
     } = kernel;
@@ -65,11 +88,12 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
     }
     let switches: Vec<_> = SWITCHES.iter().filter(|name| feature(name)).collect();
     Ok(format!(
-        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
+        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: Wgsl::of_pieces(&{:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
          cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
+        pieces.indices(wgsl),
         main.workgroup_size,
         feature("subgroups"),
         feature("f16"),
@@ -79,23 +103,8 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
         variant_constant(variant, "MAX_COLS").unwrap_or(u32::MAX),
-        kernel.wgsl.contains("wid.z"),
+        wgsl.contains("wid.z"),
     ))
-}
-
-/// Returns the WGSL that a build holds. The module of browsers is downloaded, so a build for them has no indentation, no
-/// empty lines, and no kernels with cooperative matrices, which browsers lack.
-pub(crate) fn embedded(kernel: &Composed) -> String {
-    let in_browser = std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "wasm32");
-    match (in_browser, matrix_size(kernel.variant)) {
-        (false, _) => kernel.wgsl.clone(),
-        (true, 0) => {
-            let lines = kernel.wgsl.lines().map(str::trim_start);
-            let lines = lines.filter(|line| !line.is_empty());
-            lines.map(|line| line.to_owned() + "\n").collect()
-        }
-        (true, _) => String::new(),
-    }
 }
 
 /// The size of the cooperative matrices that a variant uses; 0 if it uses none.

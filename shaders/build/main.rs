@@ -40,16 +40,7 @@ fn build() -> Result<(), String> {
         .into_iter()
         .map(|(variant, encoding)| compose::compose(variant, encoding))
         .collect::<Result<_, _>>()?;
-    for kernel in &kernels {
-        write(
-            &out.join(kernel.file_name()),
-            &kernel_table::embedded(kernel),
-        )?;
-    }
-    write(
-        &out.join("kernels.rs"),
-        &kernel_table::generate(&kernels, &out)?,
-    )?;
+    write(&out.join("kernels.rs"), &kernel_table::generate(&kernels)?)?;
     write(
         &out.join("params.rs"),
         &params::generate(&kernels, &sources)?,

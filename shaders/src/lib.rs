@@ -47,7 +47,7 @@
 //! # fn main() -> Result<(), &'static str> {
 //! let softmax = candidates("softmax").next().ok_or("softmax is an op")?;
 //! assert_eq!(softmax.bindings, [Access::Uniform, Access::Read, Access::Write]);
-//! assert!(softmax.wgsl.contains("@compute"));
+//! assert!(softmax.wgsl.text().contains("@compute"));
 //!
 //! let baseline = candidates("matmul.q4_k").last().ok_or("matmul.q4_k is an op")?;
 //! assert_eq!((baseline.needs, baseline.max_grid_y), (Needs::default(), u32::MAX));
@@ -61,9 +61,11 @@ pub mod params;
 #[cfg(test)]
 #[expect(dead_code, reason = "the build script reads the table itself")]
 mod variants;
+mod wgsl;
 
 pub use cache_format::CacheFormat;
 pub use device_class::DeviceClass;
+pub use wgsl::Wgsl;
 
 /// How a kernel uses a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,9 +99,8 @@ pub struct Kernel {
     pub name: &'static str,
     /// The op, with its encoding or cache format if it has one: `matmul.q4_k`.
     pub op: &'static str,
-    /// The kernel's plain WGSL; in a build for browsers without indentation and empty lines, and empty if the kernel
-    /// needs cooperative matrices.
-    pub wgsl: &'static str,
+    /// The kernel's plain WGSL.
+    pub wgsl: Wgsl,
     /// Invocations of a workgroup in x, y and z.
     pub workgroup_size: [u32; 3],
     /// Elements of the op's grid that one workgroup covers.
@@ -168,7 +169,10 @@ mod tests {
     fn modules_are_sorted() {
         // Of the modules `constants` and `encodings`.
         let declarations = ["const WG: u32", "struct Scales {"];
-        let places = |kernel: &Kernel| declarations.map(|text| kernel.wgsl.find(text));
+        let places = |kernel: &Kernel| {
+            let wgsl = kernel.wgsl.text();
+            declarations.map(|text| wgsl.find(text))
+        };
         let both = kernels().iter().filter_map(|kernel| match places(kernel) {
             [Some(constant), Some(scales)] => Some((kernel, constant, scales)),
             _ => None,

@@ -18,7 +18,8 @@ use crate::shader_language::ShaderLanguage;
 ///
 /// What the language cannot express.
 pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, String> {
-    let module = naga::front::wgsl::parse_str(kernel.wgsl).map_err(|error| error.to_string())?;
+    let wgsl = kernel.wgsl.text();
+    let module = naga::front::wgsl::parse_str(&wgsl).map_err(|error| error.to_string())?;
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, kernel.needs.subgroups);
     capabilities.set(Capabilities::SHADER_FLOAT16, kernel.needs.f16);
@@ -207,7 +208,7 @@ mod tests {
             ),
         ] {
             let kernel = Kernel {
-                wgsl,
+                wgsl: wisp_shaders::Wgsl::new(wgsl),
                 ..*wisp_shaders::kernels().first().unwrap()
             };
             assert_eq!(translate(&kernel, language).unwrap_err(), expected);

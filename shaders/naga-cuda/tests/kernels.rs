@@ -18,11 +18,11 @@ fn is_supported(kernel: &Kernel) -> bool {
 fn every_kernel_has_a_translation_under_every_policy() {
     let mut translated = 0;
     for kernel in kernels() {
+        let wgsl = kernel.wgsl.text();
         let (module, info) =
-            parse(kernel.wgsl).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            parse(&wgsl).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         for policy in POLICIES {
-            let result =
-                naga_cuda::translate(&module, &info, &options(policy, kernel.name, kernel.wgsl));
+            let result = naga_cuda::translate(&module, &info, &options(policy, kernel.name, &wgsl));
             if !is_supported(kernel) {
                 assert!(
                     matches!(
@@ -93,18 +93,19 @@ fn kernels_compile_and_stay_in_registers() {
             .skip(if all { 0 } else { 7 * offset })
             .step_by(step)
         {
-            let (module, info) = parse(kernel.wgsl).unwrap();
+            let wgsl = kernel.wgsl.text();
+            let (module, info) = parse(&wgsl).unwrap();
             // As sessions run them, and in the sample one in four with all checks.
             let is_checked = !all && kernels_compiled % 4 == 3;
             let options = match is_checked {
                 true => {
                     let policy = POLICIES[1 + kernels_compiled / 4 % 2];
-                    options(policy, kernel.name, kernel.wgsl)
+                    options(policy, kernel.name, &wgsl)
                 }
                 false => Options {
                     bound_loops: false,
                     zero_workgroup_memory: false,
-                    ..options(BoundsCheckPolicy::Unchecked, kernel.name, kernel.wgsl)
+                    ..options(BoundsCheckPolicy::Unchecked, kernel.name, &wgsl)
                 },
             };
             let threads = kernel.workgroup_size.iter().product();

@@ -80,7 +80,7 @@ fn op_and_variant(kernel: &Kernel) -> (&'static str, &'static str) {
 fn kernels() -> Vec<(usize, &'static Kernel)> {
     let mut of_variants = BTreeMap::new();
     for (place, kernel) in wisp_shaders::kernels().iter().enumerate() {
-        let barriers = kernel.wgsl.matches("workgroupBarrier()").count();
+        let barriers = kernel.wgsl.text().matches("workgroupBarrier()").count();
         let key = (op_and_variant(kernel), barriers);
         of_variants.entry(key).or_insert((place, kernel));
     }

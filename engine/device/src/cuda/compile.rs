@@ -177,14 +177,15 @@ fn translate(
     checks: Checks,
     min_workgroups: Option<u32>,
 ) -> Result<Translation, String> {
-    let module = naga::front::wgsl::parse_str(kernel.wgsl)
-        .map_err(|error| error.emit_to_string_with_path(kernel.wgsl, kernel.name))?;
+    let wgsl = kernel.wgsl.text();
+    let module = naga::front::wgsl::parse_str(&wgsl)
+        .map_err(|error| error.emit_to_string_with_path(&wgsl, kernel.name))?;
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
     validator.subgroup_stages(ShaderStages::COMPUTE);
     validator.subgroup_operations(SubgroupOperationSet::all());
     let info = validator
         .validate(&module)
-        .map_err(|error| error.emit_to_string_with_path(kernel.wgsl, kernel.name))?;
+        .map_err(|error| error.emit_to_string_with_path(&wgsl, kernel.name))?;
     let is_checked = checks == Checks::On;
     let policy = match checks {
         Checks::On => BoundsCheckPolicy::Restrict,
@@ -202,7 +203,7 @@ fn translate(
         min_workgroups,
         source: Some(Source {
             name: kernel.name,
-            text: kernel.wgsl,
+            text: &wgsl,
         }),
     };
     naga_cuda::translate(&module, &info, &options).map_err(|error| error.to_string())

@@ -145,8 +145,9 @@ impl Pipelines {
 
 /// Returns a kernel's source. Browsers require a directive for subgroups, which naga does not know.
 fn source(kernel: &'static Kernel) -> Cow<'static, str> {
+    let wgsl = kernel.wgsl.text();
     match kernel.needs.subgroups && cfg!(target_arch = "wasm32") {
-        true => format!("enable subgroups;\n{}", kernel.wgsl).into(),
-        false => kernel.wgsl.into(),
+        true => format!("enable subgroups;\n{wgsl}").into(),
+        false => wgsl,
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::{Access, DeviceClass, Kernel, Needs};
+use wisp_shaders::{Access, DeviceClass, Kernel, Needs, Wgsl};
 
 use super::{ExtensionError, declaration::is_name};
 use wisp_types::digest;
@@ -114,9 +114,9 @@ impl CustomKernel {
     fn get_from(&self, known: &mut Known) -> Result<&'static Kernel, ExtensionError> {
         let access = self.access();
         let same = |kernel: &&&Kernel| {
-            (kernel.op, kernel.wgsl, kernel.workgroup_size)
-                == (self.op.as_str(), self.wgsl.as_str(), self.workgroup_size)
+            (kernel.op, kernel.workgroup_size) == (self.op.as_str(), self.workgroup_size)
                 && kernel.bindings == access
+                && kernel.wgsl.text() == self.wgsl
         };
         if let Some(kernel) = known.kernels.get(&self.name).filter(same) {
             return Ok(kernel);
@@ -140,7 +140,7 @@ impl CustomKernel {
             return Err(self.wrong("has too long an expression, or too many statements".into()));
         }
         let all = known.kernels.values();
-        let held: usize = all.map(|kernel| kernel.wgsl.len() + 1024).sum();
+        let held: usize = all.map(|kernel| kernel.wgsl.text().len() + 1024).sum();
         if held + self.wgsl.len() > known.most_bytes {
             return Err(self.wrong("is one too many for this process".into()));
         }
@@ -151,7 +151,7 @@ impl CustomKernel {
         let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
             name: self.name.clone().leak(),
             op: self.op.clone().leak(),
-            wgsl: self.wgsl.clone().leak(),
+            wgsl: Wgsl::new(self.wgsl.clone().leak()),
             workgroup_size: self.workgroup_size,
             tile: [x, y],
             bindings: access.leak(),

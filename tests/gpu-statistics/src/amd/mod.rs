@@ -131,7 +131,7 @@ pub fn describe_family(family: &str, pattern: &str, with_assembly: bool) -> Resu
     let described =
         |kernel: &&Kernel| matches(pattern, kernel.name) && has_matrices(kernel, family);
     for kernel in kernels.filter(described) {
-        let words = spirv::lower(&wgsl::parse(kernel.wgsl)?)?;
+        let words = spirv::lower(&wgsl::parse(&kernel.wgsl.text())?)?;
         let compiled = driver.compile(kernel, &words)?;
         let listing = aco::parse(&compiled.assembly);
         text += &format!("{} on {family}\n{listing}", kernel.name);
@@ -151,7 +151,7 @@ fn has_matrices(kernel: &Kernel, family: &str) -> bool {
 }
 
 fn row(driver: &Driver, kernel: &Kernel) -> Result<Row, String> {
-    let parsed = wgsl::parse(kernel.wgsl)?;
+    let parsed = wgsl::parse(&kernel.wgsl.text())?;
     let compiled = driver.compile(kernel, &spirv::lower(&parsed)?)?;
     let listing = aco::parse(&compiled.assembly);
     let stated = driver_metrics(&compiled)?;

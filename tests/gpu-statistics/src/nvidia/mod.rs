@@ -256,7 +256,7 @@ impl Compiler {
         kernel: &Kernel,
         architecture: &str,
     ) -> Result<(Parsed, Vec<u8>, Resources), String> {
-        let parsed = wgsl::parse(kernel.wgsl)?;
+        let parsed = wgsl::parse(&kernel.wgsl.text())?;
         let options = Options {
             entry_point: Some("main"),
             bounds_checks: BoundsCheckPolicies {

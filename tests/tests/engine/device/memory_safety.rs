@@ -2,7 +2,7 @@
 
 use super::{Addition, adapter, add, devices, read, write};
 use wisp_engine::device::{Device, Dispatch, Pipeline, Usage};
-use wisp_shaders::Kernel;
+use wisp_shaders::{Kernel, Wgsl};
 
 /// A custom kernel with a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
 fn impostor() -> &'static Kernel {
@@ -13,7 +13,7 @@ fn impostor() -> &'static Kernel {
 @group(0) @binding(3) var<storage, read_write> out: array<u32>;
 @compute @workgroup_size(1) fn main() { out[200u + p.x * 0u + a[0] * 0u + b[0] * 0u] = 42u; }";
     Box::leak(Box::new(Kernel {
-        wgsl,
+        wgsl: Wgsl::new(wgsl),
         workgroup_size: [1; 3],
         ..*add()
     }))
