@@ -92,6 +92,7 @@ step_build() { cargo build "${BUILT[@]}" --bins --examples; }
 run_tests() {
   local status=0
   if cargo nextest --version >/dev/null 2>&1; then
+    if [ "${WISP_TEST_ALL:-}" = 1 ]; then export NEXTEST_PROFILE=${NEXTEST_PROFILE:-all}; fi
     # More tests at a time than cores: many wait for programs, servers and disks. All tests take three quarters of the time.
     NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) * 3 / 2))} \
       cargo nextest run "${BUILT[@]}" --no-fail-fast "$@" --success-output final \

@@ -2,6 +2,12 @@
 // 53 69 89 113.
 import package::unpack::nibbles;
 
+const ENTRIES: u32 = 16u;
+
+fn entry(i: u32) -> f32 {
+    return computed_values(i).x;
+}
+
 // The values at the indices in the low nibbles of a word's bytes.
 fn computed_values(word: u32) -> vec4<f32> {
     let index = nibbles(word);

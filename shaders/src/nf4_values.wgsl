@@ -1,6 +1,12 @@
 // The table of sixteen values of NF4.
 import package::unpack::nibbles;
 
+const ENTRIES: u32 = 16u;
+
+fn entry(i: u32) -> f32 {
+    return computed_values(i).x;
+}
+
 // Four of the values, selected by the two low bits of each index.
 fn select_of_four(low: vec4<bool>, high: vec4<bool>, a: f32, b: f32, c: f32, d: f32) -> vec4<f32> {
     let first = select(vec4(a), vec4(b), low);

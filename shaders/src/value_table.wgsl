@@ -1,28 +1,31 @@
-// The values of encodings whose weights are indices into a table of sixteen. Kernels with the condition `lookup` look them up in
+// The values of encodings whose weights are indices into a table of 16, or 32. Kernels with the condition `lookup` look them up in
 // workgroup memory, which takes GPUs fewer instructions than to compute them: each value has a bank of its own, so that no
 // invocation waits for another.
-@if(!int8) import package::values::computed_values;
+@if(lookup && !int8) import package::values::{ENTRIES, entry};
+@if(!lookup && !int8) import package::values::computed_values;
 @if(int8) import package::values::computed_packed_values;
-import package::unpack::nibbles;
+@if(int8) import package::unpack::nibbles;
 
-@if(lookup && !int8) var<workgroup> table: array<f32, 16>; // [index]
+@if(lookup && !int8) var<workgroup> table: array<f32, ENTRIES>; // [index]
 @if(lookup && int8) var<workgroup> table: array<u32, 16>; // [index], a byte each
 
-// Writes the table, which may be read after a barrier. A workgroup must have 16 invocations or more.
+// Writes the table, which may be read after a barrier. A workgroup must have 32 invocations or more.
 @if(lookup)
 fn fill_table(lid: u32) {
-    if lid < 16u {
-        @if(!int8) table[lid] = computed_values(lid).x;
+    @if(!int8) let entries = ENTRIES;
+    @if(int8) let entries = 16u;
+    if lid < entries {
+        @if(!int8) table[lid] = entry(lid);
         @if(int8) table[lid] = computed_packed_values(vec2(lid)).x & 0xffu;
     }
 }
 
-// The values at the indices in the low nibbles of a word's bytes.
+// The values at the indices in the low bits of a word's bytes.
 @if(!int8)
 fn values(word: u32) -> vec4<f32> {
     @if(!lookup) { return computed_values(word); }
     @if(lookup) {
-        let i = nibbles(word);
+        let i = (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(ENTRIES - 1u);
         return vec4(table[i.x], table[i.y], table[i.z], table[i.w]);
     }
 }

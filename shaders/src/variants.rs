@@ -58,14 +58,14 @@ pub(crate) const ENCODINGS: &[&str] = &[
 /// The encodings of weights that are multiplied with signed bytes, in kernels with the condition `int8`.
 pub(crate) const INT8_ENCODINGS: &[&str] = &[
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl",
-    "iq4_xs", "mxfp4", "uint4", "uint8", "nvfp4", "tq2_0",
+    "iq4_xs", "mxfp4", "uint4", "uint8", "nvfp4", "tq2_0", "iq2", "iq3",
 ];
 
 /// Encodings whose rows may have any number of columns, for which the condition `any_cols` holds; for the
 /// others it is a multiple of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
-/// An encoding of indices into a table of sixteen values.
+/// An encoding of indices into a table of values.
 pub(crate) struct ValueTable {
     pub encoding: &'static str,
     /// The file that computes the values.
@@ -89,6 +89,8 @@ pub(crate) const VALUE_TABLES: &[ValueTable] = &[
     values("mxfp4", "fp4_values", false),
     values("nvfp4", "fp4_values", false),
     values("nf4", "nf4_values", false),
+    values("iq2", "iq2_values", false),
+    values("iq3", "iq3_values", false),
 ];
 
 /// The files whose kernels look values up in workgroup memory, for which the condition `lookup` holds. `matmul_tiled` is not

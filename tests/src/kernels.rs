@@ -145,7 +145,15 @@ pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
 
 /// The planes of a weight `[rows, cols]` of these numbers.
 pub fn weight_of(encoding: Encoding, rows: usize, cols: usize, values: &[f32]) -> Vec<Memory> {
-    let file = quantize(encoding, values);
+    let mut file = quantize(encoding, values);
+    if let Encoding::IQ2 | Encoding::IQ3 = encoding {
+        // Every other super-block with the values of the other grids, which the quantiser does not choose. Those of IQ2 are
+        // about a quarter, so that d has to be four times as large.
+        for blocks in file.chunks_exact_mut(2 * encoding.file_block_bytes()) {
+            blocks[2] = 1;
+            blocks[1] += if encoding == Encoding::IQ2 { 8 } else { 0 };
+        }
+    }
     let planes = repack_rows(encoding, &file, rows, cols).expect("whole rows");
     let present = planes
         .iter()

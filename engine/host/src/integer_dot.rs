@@ -59,6 +59,8 @@ struct Group<'a> {
     index: usize,
     /// Blocks of the group.
     blocks: usize,
+    /// Its bytes in the scales plane.
+    scales: &'a [u8],
 }
 
 /// Returns the products of a row and each of `x`, as vectors whose elements are yet to be added.
@@ -82,12 +84,13 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     let of_groups = of_row.groups(block_bytes, E::GROUP_BLOCKS);
     for (index, planes) in of_groups.enumerate() {
         planes.prefetch_ahead::<S::Floats>(block_bytes, BLOCKS_AHEAD);
-        let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
-        let factors = E::load_factors::<S>(factors);
+        let scales = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
+        let factors = E::load_factors::<S>(scales);
         let group = Group {
             planes,
             index,
             blocks: E::GROUP_BLOCKS,
+            scales,
         };
         sums.add_group::<E>(group, factors, &x);
     }
@@ -113,6 +116,7 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
             planes,
             index: groups,
             blocks: rest,
+            scales: tail,
         };
         sums.add_group::<E>(group, factors, &x);
     }
@@ -157,6 +161,7 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
                 let q = E::load_integers::<S>(
                     &main[pair * main_bytes..][..main_bytes],
                     &high[pair * high_bytes..][..high_bytes],
+                    group.scales,
                 );
                 for t in 0..T {
                     let factor = spread::<E, S>(factors[t], pair);
@@ -169,7 +174,7 @@ impl<S: IntegerSimd, const T: usize> Sums<S, T> {
             let pair = group.blocks / 2;
             low[..E::MAIN_BYTES].copy_from_slice(&main[pair * main_bytes..]);
             top[..E::HIGH_BYTES].copy_from_slice(&high[pair * high_bytes..]);
-            let q = E::load_integers::<S>(&low, &top);
+            let q = E::load_integers::<S>(&low, &top, group.scales);
             for t in 0..T {
                 let factor = spread::<E, S>(factors[t], pair);
                 self.add_pair::<E>(t, q, &pairs[t][pair], factor, 0);

@@ -52,12 +52,26 @@ pub(crate) fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Ca
     case(params, memory, &[rows, tokens], cols)
 }
 
-#[test]
-fn kernels_match_the_twin() {
-    for encoding in Encoding::device_encodings() {
+fn check_all(encodings: impl Iterator<Item = Encoding>) {
+    for encoding in encodings {
         let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
         check(&format!("matmul.{}", encoding.name()), &cases);
     }
+}
+
+/// Most of the cases: two tests run at once.
+fn has_super_blocks(encoding: &Encoding) -> bool {
+    encoding.file_block_weights() == 256
+}
+
+#[test]
+fn kernels_match_the_twin() {
+    check_all(Encoding::device_encodings().filter(|encoding| !has_super_blocks(encoding)));
+}
+
+#[test]
+fn kernels_of_super_blocks_match_the_twin() {
+    check_all(Encoding::device_encodings().filter(has_super_blocks));
 }
 
 /// The largest vocabularies have as many rows: with kernels that compute up to four in a workgroup, more

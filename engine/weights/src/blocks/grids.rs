@@ -24,6 +24,23 @@ pub struct GridScales {
     is_other: bool,
 }
 
+/// Returns whether a super-block, given its bytes in the scales plane, has the values of the other grids: see
+/// [`GridScales::is_other`].
+#[inline(always)]
+pub(super) fn has_other_values(scales: &[u8]) -> bool {
+    scales.get(2).is_some_and(|flags| flags & 1 != 0)
+}
+
+/// The values of [`IQ2`]'s indices, then those with a sign. No weight has index 3.
+pub(super) const IQ2_VALUES: [[f32; 16]; 2] = [
+    [
+        8.0, 25.0, 43.0, 62.0, -8.0, -25.0, -43.0, -62.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+    ],
+    [
+        1.0, 7.0, 9.0, 7.0, -1.0, -7.0, -9.0, -7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
+    ],
+];
+
 /// 3 bits, an index into three magnitudes and a sign: `d / 8 * (2 * scale + 1) * value` for each 16 weights.
 ///
 /// The magnitudes are 8, 25 and 43 (`IQ2`) or 1, 7 and 9 (`IQ1`: eight times 0 or 1, plus or minus one eighth).
@@ -69,7 +86,7 @@ impl SuperBlockScales<12> for IQ2 {
     #[inline(always)]
     fn read<S: Simd>(bytes: &[u8; 12]) -> [Self::Scales; SUPER_BLOCK] {
         let d = half_at::<S, _>(bytes, 0) * 0.125;
-        let is_other = bytes[2] != 0;
+        let is_other = has_other_values(bytes);
         let mut scales = [GridScales::default(); SUPER_BLOCK];
         for (b, scale) in scales.iter_mut().enumerate() {
             let nibbles = bytes[4 + b];
@@ -98,7 +115,7 @@ fn grid_half<S: Simd>(
 }
 
 /// Twice the values of `IQ3_S`, and half of those of `IQ3_XXS`, whose scales are a quarter.
-const IQ3_VALUES: [[f32; 16]; 2] = [
+pub(super) const IQ3_VALUES: [[f32; 16]; 2] = [
     [
         2.0, 6.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0, -2.0, -6.0, -10.0, -14.0, -18.0, -22.0,
         -26.0, -30.0,
@@ -136,7 +153,7 @@ impl SuperBlockScales<8> for IQ3 {
     #[inline(always)]
     fn read<S: Simd>(bytes: &[u8; 8]) -> [Self::Scales; SUPER_BLOCK] {
         let d = half_at::<S, _>(bytes, 0) * 0.5;
-        let (is_other, nibbles) = (bytes[2] != 0, word(bytes, 1));
+        let (is_other, nibbles) = (has_other_values(bytes), word(bytes, 1));
         let mut scales = [GridScales::default(); SUPER_BLOCK];
         for (b, scale) in scales.iter_mut().enumerate() {
             let factor = d * (2 * (nibbles >> (4 * b) & 15) + 1) as f32;

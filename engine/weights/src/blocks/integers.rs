@@ -5,6 +5,7 @@ use super::{
     codebook::{
         IQ4_NL, IQ4_NL_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, NVFP4, half_of_power, nvfp4_scales,
     },
+    grids::{IQ2, IQ2_VALUES, IQ3, IQ3_VALUES, has_other_values},
     k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, word},
     legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0},
     scales::half_at,
@@ -40,7 +41,7 @@ pub trait IntegerEncoding: BlockEncoding {
     const GROUP_BYTES: usize;
     /// Whether each half of a block has a scale.
     const HALVES: bool = false;
-    /// Whether an integer exceeds 63.
+    /// Whether an integer exceeds 127.
     const WIDE: bool = false;
     /// The integer that stands for the weight 0, where there are no offsets.
     const ZERO: i32 = 0;
@@ -50,12 +51,13 @@ pub trait IntegerEncoding: BlockEncoding {
     /// Blocks of a group.
     const GROUP_BLOCKS: usize = group_blocks(Self::HALVES);
 
-    /// Reads the integers of two blocks from their bytes of the main and high planes.
+    /// Reads the integers of two blocks from their bytes of the main and high planes. `group` has the bytes of their group in
+    /// the scales plane, which tell which grid's values `IQ2` and `IQ3` have.
     ///
     /// # Panics
     ///
     /// If there are fewer bytes than those of two blocks.
-    fn load_integers<S: IntegerSimd>(main: &[u8], high: &[u8]) -> S::Bytes;
+    fn load_integers<S: IntegerSimd>(main: &[u8], high: &[u8], group: &[u8]) -> S::Bytes;
 
     /// Reads the scales and offsets of a group from its bytes of the scales plane. Without offsets, the second
     /// result is unspecified.
@@ -74,7 +76,7 @@ macro_rules! with_integer_encoding {
     ($encoding:expr, $E:ident => $body:expr, else $other:expr) => {
         $crate::blocks::with_integer_encoding!(@ $encoding, $E => $body, $other;
             Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4
-            UINT4 UINT8 NVFP4 TQ2_0)
+            UINT4 UINT8 NVFP4 TQ2_0 IQ2 IQ3)
     };
     (@ $encoding:expr, $E:ident => $body:expr, $other:expr; $($name:ident)*) => {
         match $encoding {
@@ -176,6 +178,35 @@ const fn unsigned(values: [f32; 16], zero: i32) -> [u8; 16] {
     table
 }
 
+/// Returns the tables of the integers of both grids.
+const fn grid_integers(values: [[f32; 16]; 2], zero: i32) -> [[u8; 16]; 2] {
+    [unsigned(values[0], zero), unsigned(values[1], zero)]
+}
+
+/// Returns the table of a group's grid.
+#[inline(always)]
+fn grid_values<'a>([first, other]: &'a [[u8; 16]; 2], group: &[u8]) -> &'a [u8; 16] {
+    match has_other_values(group) {
+        false => first,
+        true => other,
+    }
+}
+
+/// Returns the scales of a group of `IQ2` or `IQ3`: `d * unit * (2 * n + 1)`, with the nibbles `n` of words from some bit on.
+#[inline(always)]
+fn odd_scales<S: IntegerSimd>(
+    bytes: &[u8],
+    unit: f32,
+    words: S::Words,
+    shifts: &[u32; 16],
+) -> [Floats<S>; 2] {
+    let d = half_at::<S::Floats, _>(first::<2>(bytes), 0) * unit;
+    let n = S::to_f32(S::mask(S::shift_right(words, shifts), 15));
+    let odd = S::Floats::mul_add(n, S::Floats::splat(2.0), S::Floats::splat(1.0));
+    let scales = S::Floats::mul(S::Floats::splat(d), odd);
+    [scales, scales]
+}
+
 /// Reads nibbles and the pairs of bits (`high` 8 bytes) or fifth bits (4 bytes) above them.
 #[inline(always)]
 fn five_bits<S: IntegerSimd>(main: &[u8], high: &[u8]) -> S::Bytes {
@@ -185,13 +216,14 @@ fn five_bits<S: IntegerSimd>(main: &[u8], high: &[u8]) -> S::Bytes {
 /// Implements [`IntegerEncoding`] with the given constants and functions of the bytes.
 macro_rules! integers {
     ($name:ident, $group_bytes:literal { $($constant:ident = $value:expr),* },
-        |$main:ident, $high:ident| $integers:expr, |$scales:ident| $factors:expr) => {
+        |$main:ident, $high:ident $(, $group:ident)?| $integers:expr, |$scales:ident| $factors:expr) => {
         impl IntegerEncoding for $name {
             const GROUP_BYTES: usize = $group_bytes;
             $(const $constant: integers!(@ $constant) = $value;)*
 
             #[inline(always)]
-            fn load_integers<S: IntegerSimd>($main: &[u8], $high: &[u8]) -> S::Bytes {
+            fn load_integers<S: IntegerSimd>($main: &[u8], $high: &[u8], _group: &[u8]) -> S::Bytes {
+                $(let $group = _group;)?
                 $integers
             }
 
@@ -221,7 +253,7 @@ integers!(IQ4_NL, 32 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
     |main, _high| S::lookup(&const { unsigned(IQ4_NL_VALUES, 127) }, S::unpack_4bit(first(main))),
     |scales| f16_scales::<S>(scales));
 integers!(IQ4_XS, 16 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
-|main, high| IQ4_NL::load_integers::<S>(main, high),
+|main, high| IQ4_NL::load_integers::<S>(main, high, &[]),
 |scales| {
     let blocks = [first::<8>(scales), first::<8>(&scales[8..])];
     let scale = S::Floats::add(six_bits::<S, 8>(blocks, [1, 0], &HIGH_PAIRS), S::Floats::splat(-32.0));
@@ -235,7 +267,7 @@ integers!(MXFP4, 16 { MAIN_BYTES = 16, ZERO = 12 },
     [scales, scales]
 });
 integers!(NVFP4, 32 { MAIN_BYTES = 16, HALVES = true, ZERO = 12 },
-|main, high| MXFP4::load_integers::<S>(main, high),
+|main, high| MXFP4::load_integers::<S>(main, high, &[]),
 |scales| {
     let pairs = first::<32>(scales).as_chunks::<8>().0;
     let mut of_halves = [0.0; 16];
@@ -297,6 +329,26 @@ integers!(Q6_K, 20 { MAIN_BYTES = 16, HIGH_BYTES = 8, HALVES = true, ZERO = 32 }
     [scales, scales]
 });
 
+integers!(IQ2, 12 { MAIN_BYTES = 8, HIGH_BYTES = 4, HALVES = true, ZERO = 64 },
+|main, high, group| {
+    let codes = S::or_shifted::<2>(S::unpack_2bit(first(main)), S::unpack_1bit(first(high)));
+    S::lookup(grid_values(&const { grid_integers(IQ2_VALUES, 64) }, group), codes)
+},
+|scales| {
+    let bytes = first::<12>(scales);
+    odd_scales::<S>(bytes, 0.125, S::words_of_two(word(bytes, 1), word(bytes, 2)), &NIBBLES)
+});
+// The same scale for both halves of a block, so that a group is a super-block, whose weights have the same values.
+integers!(IQ3, 8 { MAIN_BYTES = 16, HALVES = true, ZERO = 32 },
+|main, _high, group| {
+    S::lookup(grid_values(&const { grid_integers(IQ3_VALUES, 32) }, group), S::unpack_4bit(first(main)))
+},
+|scales| {
+    const TWICE: [u32; 16] = [0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28];
+    let bytes = first::<8>(scales);
+    odd_scales::<S>(bytes, 0.5, S::words_of_two(word(bytes, 1), word(bytes, 1)), &TWICE)
+});
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,12 +375,13 @@ mod tests {
         let per_block = if E::HALVES { 2 } else { 1 };
         for block in (0..blocks).step_by(2) {
             let group = block / E::GROUP_BLOCKS;
-            let scales = &planes[2][group * E::GROUP_BYTES..];
-            let [scales, offsets] = E::load_factors::<Portable>(scales);
+            let bytes = &planes[2][group * E::GROUP_BYTES..];
+            let [scales, offsets] = E::load_factors::<Portable>(bytes);
             let main = &planes[0][block * E::MAIN_BYTES..];
-            let q = E::load_integers::<Portable>(main, &planes[1][block * E::HIGH_BYTES..]);
+            let high = &planes[1][block * E::HIGH_BYTES..];
+            let q = E::load_integers::<Portable>(main, high, bytes);
             for (i, q) in q.into_iter().enumerate() {
-                assert!(E::WIDE || q <= 63, "{}", E::ENCODING);
+                assert!(E::WIDE || q <= 127, "{}", E::ENCODING);
                 let of_group = (block - group * E::GROUP_BLOCKS) * BLOCK + i;
                 let at = of_group * per_block / BLOCK;
                 let offset = if E::HAS_OFFSETS { offsets[at] } else { 0.0 };
@@ -358,6 +411,6 @@ mod tests {
                 checked += 1;
             }, else {});
         }
-        assert_eq!(checked, 17);
+        assert_eq!(checked, 19);
     }
 }

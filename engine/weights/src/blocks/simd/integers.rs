@@ -35,7 +35,7 @@ pub trait IntegerSimd: 'static {
     fn store_bytes(a: Self::Bytes, to: &mut [u8; 64]);
 
     /// Adds to word `i` of `sum` the products of bytes `4i..4i + 4` of `q`, unsigned, and of `x`, from -127 to
-    /// 127. If not `WIDE`, the bytes of `q` are at most 63.
+    /// 127. If not `WIDE`, the bytes of `q` are at most 127.
     fn dot<const WIDE: bool>(sum: Self::Words, q: Self::Bytes, x: Self::Bytes) -> Self::Words;
 
     /// Returns 16 times the same integer.
