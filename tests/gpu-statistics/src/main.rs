@@ -32,7 +32,7 @@ usage: gpu-statistics amd|nvidia COMMAND
        goals [all]        print how the goals stand
        loops NAME         print the loops of kernels; NAME may have stars
        assembly NAME      print the loops and the assembly of kernels
-       spills             NVIDIA: check that no kernel keeps registers in memory, on any architecture
+       spills [NAME]      NVIDIA: check that no kernel keeps registers in memory, on any architecture
 NVIDIA's compiler takes minutes for all kernels, so it compiles the chosen ones, unless `all` is given.";
 
 fn main() -> ExitCode {
@@ -67,10 +67,12 @@ fn run(arguments: &[&str]) -> Result<(), String> {
             .map(|table| println!("{}", (vendor.goals)(&table).lines.join("\n"))),
         (["loops", pattern], _) => (vendor.describe)(pattern, false).map(|text| print!("{text}")),
         (["assembly", pattern], _) => (vendor.describe)(pattern, true).map(|text| print!("{text}")),
-        (["spills"], "nvidia") => {
-            nvidia::check_spills().map(|count| println!("{count} compilations without spills"))
+        (["spills", patterns @ ..], "nvidia") if patterns.len() <= 1 => {
+            let pattern = patterns.first().unwrap_or(&"*");
+            let checked = nvidia::check_spills(pattern);
+            checked.map(|count| println!("{count} compilations without spills"))
         }
-        (["spills"], _) => Ok(()),
+        (["spills", ..], _) => Ok(()),
         // What this program runs for each of AMD's families.
         (["measure", family], "amd") => {
             amd::measure_family(family).map(|table| print!("{}", table.write(&Metric::AMD)))

@@ -102,15 +102,18 @@ pub fn measure(all: bool) -> Result<Table, String> {
     }
 }
 
-/// Compiles every kernel that an NVIDIA GPU selects for all [`TARGETS`]. Returns how many compilations that were.
+/// Compiles every kernel that an NVIDIA GPU selects, and whose name fits a pattern, for all [`TARGETS`]. Returns how many
+/// compilations that were.
 ///
 /// # Errors
 ///
 /// If there is no compiler, or with a line for each kernel that it does not compile, or that keeps registers in memory.
-pub fn check_spills() -> Result<usize, String> {
+pub fn check_spills(pattern: &str) -> Result<usize, String> {
     let compiler = Compiler::find()?;
     let kernels = wisp_shaders::kernels().iter();
+    let is_meant = |kernel: &&Kernel| matches(pattern, kernel.name);
     let kernels = kernels.filter(|kernel| is_selected(kernel) && has(&kernel.needs));
+    let kernels = kernels.filter(is_meant);
     let of_targets = |kernel| TARGETS.map(|target| (kernel, target));
     let jobs: Vec<(&Kernel, &str)> = kernels.flat_map(of_targets).collect();
     let wrong = in_parallel(&jobs, |(kernel, target)| {
