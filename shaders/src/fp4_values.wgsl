@@ -1,6 +1,7 @@
 // The 4-bit floats E2M1 (1 sign, 2 exponent, 1 mantissa; OCP Microscaling Formats 1.0), doubled so that they are integers.
 import package::unpack::nibbles;
 
+// The entries of the table in workgroup memory, and the value of one.
 const ENTRIES: u32 = 16u;
 
 fn entry(i: u32) -> f32 {

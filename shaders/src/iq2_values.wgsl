@@ -6,7 +6,7 @@ fn steps_of(is_iq1: bool) -> vec3<u32> {
 }
 
 // The numbers of four indices, one in the two low bits of each byte, with signs in the lowest bits: 64 plus the value.
-fn packed_values(index: vec2<u32>, sign: vec2<u32>, steps: vec3<u32>) -> vec2<u32> {
+fn packed_numbers(index: vec2<u32>, sign: vec2<u32>, steps: vec3<u32>) -> vec2<u32> {
     let low = index & vec2(0x01010101u);
     let high = (index >> vec2(1u)) & vec2(0x01010101u);
     let magnitude = vec2(steps.x * 0x01010101u) + low * steps.y + high * steps.z;
@@ -16,10 +16,11 @@ fn packed_values(index: vec2<u32>, sign: vec2<u32>, steps: vec3<u32>) -> vec2<u3
     return (magnitude ^ mask) + (vec2(0x40404040u) - mask);
 }
 
-// The table of values: an index, in bit 2 a sign, in bit 3 whether they are those of IQ1.
+// The table's entries.
 const ENTRIES: u32 = 16u;
 
+// The value of an entry: bits 0 and 1 of `i` are an index, bit 2 is the sign, and bit 3 is set for the values of IQ1.
 fn entry(i: u32) -> f32 {
-    let number = packed_values(vec2(i & 3u), vec2((i >> 2u) & 1u), steps_of(i >= 8u)).x & 0xffu;
+    let number = packed_numbers(vec2(i & 3u), vec2((i >> 2u) & 1u), steps_of(i >= 8u)).x & 0xffu;
     return f32(number) - 64.0;
 }

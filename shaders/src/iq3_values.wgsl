@@ -3,7 +3,7 @@
 
 // The numbers of the codes in the low nibbles of each word: 32 plus the value. `last` is added to the largest magnitude, in each
 // byte.
-fn packed_values(code: vec2<u32>, last: u32) -> vec2<u32> {
+fn packed_numbers(code: vec2<u32>, last: u32) -> vec2<u32> {
     let index = code & vec2(0x07070707u);
     let is_last = ((index + vec2(0x01010101u)) >> vec2(3u)) & vec2(last);
     let magnitude = (index << vec2(2u)) + vec2(0x02020202u) + is_last;
@@ -13,10 +13,11 @@ fn packed_values(code: vec2<u32>, last: u32) -> vec2<u32> {
     return (magnitude ^ mask) + (vec2(0x20202020u) - mask);
 }
 
-// The table of values: a code, in bit 4 whether it is one of IQ3_XXS.
+// The table's entries.
 const ENTRIES: u32 = 32u;
 
+// The value of an entry: the low four bits of `i` are a code, and bit 4 is set for the values of IQ3_XXS.
 fn entry(i: u32) -> f32 {
-    let number = packed_values(vec2(i & 15u), i >> 4u).x & 0xffu;
+    let number = packed_numbers(vec2(i & 15u), i >> 4u).x & 0xffu;
     return f32(number) - 32.0;
 }

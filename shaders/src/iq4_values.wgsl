@@ -2,6 +2,7 @@
 // 53 69 89 113.
 import package::unpack::nibbles;
 
+// The entries of the table in workgroup memory, and the value of one.
 const ENTRIES: u32 = 16u;
 
 fn entry(i: u32) -> f32 {

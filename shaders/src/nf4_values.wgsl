@@ -1,6 +1,7 @@
 // The table of sixteen values of NF4.
 import package::unpack::nibbles;
 
+// The entries of the table in workgroup memory, and the value of one.
 const ENTRIES: u32 = 16u;
 
 fn entry(i: u32) -> f32 {

@@ -1,20 +1,19 @@
-// The values of encodings whose weights are indices into a table of 16, or 32. Kernels with the condition `lookup` look them up in
-// workgroup memory, which takes GPUs fewer instructions than to compute them: each value has a bank of its own, so that no
-// invocation waits for another.
-@if(lookup && !int8) import package::values::{ENTRIES, entry};
+// The values of encodings whose weights are indices into a table of 16 or 32 values. Kernels with the condition `lookup` look
+// them up in workgroup memory, which takes GPUs fewer instructions than to compute them: each value has a bank of its own, so
+// that no invocation waits for another.
+@if(lookup) import package::values::ENTRIES;
+@if(lookup && !int8) import package::values::entry;
 @if(!lookup && !int8) import package::values::computed_values;
 @if(int8) import package::values::computed_packed_values;
 @if(int8) import package::unpack::nibbles;
 
 @if(lookup && !int8) var<workgroup> table: array<f32, ENTRIES>; // [index]
-@if(lookup && int8) var<workgroup> table: array<u32, 16>; // [index], a byte each
+@if(lookup && int8) var<workgroup> table: array<u32, ENTRIES>; // [index], a byte each
 
 // Writes the table, which may be read after a barrier. A workgroup must have 32 invocations or more.
 @if(lookup)
 fn fill_table(lid: u32) {
-    @if(!int8) let entries = ENTRIES;
-    @if(int8) let entries = 16u;
-    if lid < entries {
+    if lid < ENTRIES {
         @if(!int8) table[lid] = entry(lid);
         @if(int8) table[lid] = computed_packed_values(vec2(lid)).x & 0xffu;
     }

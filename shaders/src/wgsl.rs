@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::PIECES;
 
-/// The WGSL of a kernel. Kernels share most of their declarations, so a build holds each of these once: a fortieth of what
-/// the texts of all kernels take, which matters most to browsers, as they download them.
+/// The WGSL of a kernel. Kernels share most of their declarations, so a build holds each of these once: with the lists of which
+/// a kernel has, a twentieth of the size of all texts. It matters most to browsers, which download it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wgsl(Source);
 
@@ -26,7 +26,7 @@ impl Wgsl {
         Wgsl(Source::Pieces(pieces))
     }
 
-    /// Returns the text, without comments.
+    /// Returns the text. That of Wisp's own kernels has no comments.
     pub fn text(&self) -> Cow<'static, str> {
         match self.0 {
             Source::Text(text) => text.into(),

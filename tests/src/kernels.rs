@@ -140,21 +140,27 @@ pub fn matmul_params([tokens, rows, cols]: [usize; 3]) -> MatmulParams {
 
 /// The planes of a random weight `[rows, cols]`.
 pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
-    weight_of(encoding, rows, cols, &noise(7, rows * cols))
+    let mut file = quantize(encoding, &noise(7, rows * cols));
+    if let Encoding::IQ2 | Encoding::IQ3 = encoding {
+        // Every other super-block has the values of the other grids, which the quantiser does not choose. Those of IQ2 are
+        // about a quarter of its own, so that d has to be four times as large.
+        for pair in file.chunks_exact_mut(2 * encoding.file_block_bytes()) {
+            pair[2] = 1;
+            if encoding == Encoding::IQ2 {
+                pair[1] += 8;
+            }
+        }
+    }
+    planes(encoding, &file, rows, cols)
 }
 
 /// The planes of a weight `[rows, cols]` of these numbers.
 pub fn weight_of(encoding: Encoding, rows: usize, cols: usize, values: &[f32]) -> Vec<Memory> {
-    let mut file = quantize(encoding, values);
-    if let Encoding::IQ2 | Encoding::IQ3 = encoding {
-        // Every other super-block with the values of the other grids, which the quantiser does not choose. Those of IQ2 are
-        // about a quarter, so that d has to be four times as large.
-        for blocks in file.chunks_exact_mut(2 * encoding.file_block_bytes()) {
-            blocks[2] = 1;
-            blocks[1] += if encoding == Encoding::IQ2 { 8 } else { 0 };
-        }
-    }
-    let planes = repack_rows(encoding, &file, rows, cols).expect("whole rows");
+    planes(encoding, &quantize(encoding, values), rows, cols)
+}
+
+fn planes(encoding: Encoding, file: &[u8], rows: usize, cols: usize) -> Vec<Memory> {
+    let planes = repack_rows(encoding, file, rows, cols).expect("whole rows");
     let present = planes
         .iter()
         .zip(encoding.has_plane())

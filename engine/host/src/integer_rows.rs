@@ -111,16 +111,16 @@ fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
             let block = starts[lane] + 2 * pair;
             let main = &main[block * E::MAIN_BYTES..];
             let high = &high[block * E::HIGH_BYTES..];
-            let group = (starts[lane] + 2 * pair) / E::GROUP_BLOCKS * E::GROUP_BYTES;
-            let group = scales.get(group..).unwrap_or_default();
+            let of_group = block / E::GROUP_BLOCKS * E::GROUP_BYTES;
+            let of_group = scales.get(of_group..).unwrap_or_default();
             rows[lane] = match main.len() < 2 * E::MAIN_BYTES || high.len() < 2 * E::HIGH_BYTES {
-                false => E::load_integers::<S>(main, high, group),
+                false => E::load_integers::<S>(main, high, of_group),
                 // The last block of the weight.
                 true => {
                     let (mut low, mut top) = ([0; 64], [0; 64]);
                     low[..E::MAIN_BYTES].copy_from_slice(&main[..E::MAIN_BYTES]);
                     top[..E::HIGH_BYTES].copy_from_slice(&high[..E::HIGH_BYTES]);
-                    E::load_integers::<S>(&low, &top, group)
+                    E::load_integers::<S>(&low, &top, of_group)
                 }
             };
         }

@@ -1,6 +1,6 @@
 // IQ2 (the grids of ggml's IQ2 and IQ1): super-blocks of 8 blocks with an index of 2 bits into three magnitudes and a sign
-// for each weight, and a scale of 4 bits for every 16. A weight is `d / 8 * (2 * scale + 1) * (q - 64)`.
-@if(!lookup) import package::values::{packed_values, steps_of};
+// for each weight, and a scale of 4 bits for every 16. A weight is `d / 8 * (2 * scale + 1) * (q - ZERO)`.
+@if(!lookup) import package::values::{packed_numbers, steps_of};
 @if(lookup) import package::value_table::values;
 @if(lookup) import package::unpack::Part;
 @if(!lookup) import package::unpack::{Part, PackedPart, unpacked};
@@ -24,7 +24,7 @@ const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
     d: f32,
-    // Those of the magnitudes, or the bit of their table in each byte.
+    // What `steps_of` returns, or in each byte the bit that selects the half of the table.
     @if(!lookup) steps: vec3<u32>,
     @if(lookup) table: u32,
     // 16 nibbles.
@@ -56,8 +56,8 @@ fn words(block: u32, half: u32) -> array<vec2<u32>, 2> {
 @if(!lookup)
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = words(block, half);
-    let low = packed_values(w[0], w[1], s.steps);
-    let high = packed_values(w[0] >> vec2(4u), w[1] >> vec2(4u), s.steps);
+    let low = packed_numbers(w[0], w[1], s.steps);
+    let high = packed_numbers(w[0] >> vec2(4u), w[1] >> vec2(4u), s.steps);
     return PackedPart(vec4(low, high), half_scales(sub, s), vec2(0.0));
 }
 

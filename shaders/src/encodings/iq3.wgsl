@@ -1,8 +1,8 @@
 // IQ3 (the grids of ggml's IQ3): super-blocks of 8 blocks of 32 nibbles, each an index into eight magnitudes and a sign,
-// with a scale of 4 bits for each block. A weight is `d / 2 * (2 * scale + 1) * (q - 32)`.
+// with a scale of 4 bits for each block. A weight is `d / 2 * (2 * scale + 1) * (q - ZERO)`.
 import package::nibble_plane::plane_main;
 @if(int8 && !parts) import package::nibble_plane::half_block;
-@if(!lookup) import package::values::packed_values;
+@if(!lookup) import package::values::packed_numbers;
 @if(lookup) import package::value_table::values;
 @if(lookup) import package::unpack::{Part, low_nibbles, high_nibbles};
 @if(!lookup) import package::unpack::{Part, PackedPart, unpacked};
@@ -24,7 +24,7 @@ const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
     d: f32,
-    // What is added to the largest magnitude, in each byte.
+    // What is added to the largest magnitude, in each byte: 1 for the values of IQ3_XXS, else 0.
     last: u32,
     // 8 nibbles.
     word: u32,
@@ -45,7 +45,7 @@ fn block_scale(sub: u32, s: Scales) -> f32 {
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     @if(int8 && !parts) let w = half_block(block, half);
     @if(!int8 || parts) let w = plane_main[part];
-    let q = vec4(packed_values(w, s.last), packed_values(w >> vec2(4u), s.last));
+    let q = vec4(packed_numbers(w, s.last), packed_numbers(w >> vec2(4u), s.last));
     return PackedPart(q, vec2(block_scale(sub, s)), vec2(0.0));
 }
 

@@ -67,12 +67,9 @@ fn run(arguments: &[&str]) -> Result<(), String> {
             .map(|table| println!("{}", (vendor.goals)(&table).lines.join("\n"))),
         (["loops", pattern], _) => (vendor.describe)(pattern, false).map(|text| print!("{text}")),
         (["assembly", pattern], _) => (vendor.describe)(pattern, true).map(|text| print!("{text}")),
-        (["spills", patterns @ ..], "nvidia") if patterns.len() <= 1 => {
-            let pattern = patterns.first().unwrap_or(&"*");
-            let checked = nvidia::check_spills(pattern);
-            checked.map(|count| println!("{count} compilations without spills"))
-        }
-        (["spills", ..], _) => Ok(()),
+        (["spills"], "nvidia") => check_spills("*"),
+        (["spills", pattern], "nvidia") => check_spills(pattern),
+        (["spills"] | ["spills", _], _) => Ok(()),
         // What this program runs for each of AMD's families.
         (["measure", family], "amd") => {
             amd::measure_family(family).map(|table| print!("{}", table.write(&Metric::AMD)))
@@ -84,6 +81,16 @@ fn run(arguments: &[&str]) -> Result<(), String> {
             amd::describe_family(family, pattern, true).map(|text| print!("{text}"))
         }
         _ => Err(USAGE.into()),
+    }
+}
+
+fn check_spills(pattern: &str) -> Result<(), String> {
+    match nvidia::check_spills(pattern)? {
+        0 => Err(format!("no kernel for NVIDIA fits {pattern}")),
+        count => {
+            println!("{count} compilations without spills");
+            Ok(())
+        }
     }
 }
 

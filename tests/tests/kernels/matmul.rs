@@ -59,7 +59,7 @@ fn check_all(encodings: impl Iterator<Item = Encoding>) {
     }
 }
 
-/// Most of the cases: two tests run at once.
+/// These encodings have a test of their own, which runs beside that of the others.
 fn has_super_blocks(encoding: &Encoding) -> bool {
     encoding.file_block_weights() == 256
 }

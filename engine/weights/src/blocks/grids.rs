@@ -31,7 +31,8 @@ pub(super) fn has_other_values(scales: &[u8]) -> bool {
     scales.get(2).is_some_and(|flags| flags & 1 != 0)
 }
 
-/// The values of [`IQ2`]'s indices, then those with a sign. No weight has index 3.
+/// The values of [`IQ2`]'s indices, then those with a sign: in the grids of `IQ2`, then in those of `IQ1`. Index 3, which no weight
+/// has, continues the parabola of `load_weights`.
 pub(super) const IQ2_VALUES: [[f32; 16]; 2] = [
     [
         8.0, 25.0, 43.0, 62.0, -8.0, -25.0, -43.0, -62.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,

@@ -52,7 +52,7 @@ pub trait IntegerEncoding: BlockEncoding {
     const GROUP_BLOCKS: usize = group_blocks(Self::HALVES);
 
     /// Reads the integers of two blocks from their bytes of the main and high planes. `group` has the bytes of their group in
-    /// the scales plane, which tell which grid's values `IQ2` and `IQ3` have.
+    /// the scales plane, which tell which grid's values `IQ2` and `IQ3` have; those of the last group may be fewer.
     ///
     /// # Panics
     ///
@@ -338,7 +338,7 @@ integers!(IQ2, 12 { MAIN_BYTES = 8, HIGH_BYTES = 4, HALVES = true, ZERO = 64 },
     let bytes = first::<12>(scales);
     odd_scales::<S>(bytes, 0.125, S::words_of_two(word(bytes, 1), word(bytes, 2)), &NIBBLES)
 });
-// The same scale for both halves of a block, so that a group is a super-block, whose weights have the same values.
+// The same scale for both halves of a block, so that a group is one super-block, which has one table of values.
 integers!(IQ3, 8 { MAIN_BYTES = 16, HALVES = true, ZERO = 32 },
 |main, _high, group| {
     S::lookup(grid_values(&const { grid_integers(IQ3_VALUES, 32) }, group), S::unpack_4bit(first(main)))

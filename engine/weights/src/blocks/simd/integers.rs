@@ -239,7 +239,8 @@ mod tests {
         let least = S::splat_bytes([-127; 4]);
         let sum = S::splat_words(-7);
         add_words(S::dot::<false>(sum, S::or_shifted::<4>(small, two), x));
-        add_words(S::dot::<false>(sum, S::load_bytes(&[63; 64]), largest));
+        add_words(S::dot::<false>(sum, S::load_bytes(&[127; 64]), largest));
+        add_words(S::dot::<false>(sum, S::load_bytes(&[127; 64]), least));
         add_words(S::dot::<true>(sum, S::load_bytes(bytes), x));
         add_words(S::dot::<true>(sum, S::load_bytes(&[255; 64]), least));
         let sixteen: &[u8; 16] = first(16).try_into().unwrap();
