@@ -35,6 +35,7 @@ pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
 
 /// Replaces NaN and minus infinity by the smallest finite number, and infinity by the largest.
 #[expect(clippy::manual_clamp, reason = "`clamp` would let NaN pass")]
+#[inline(always)]
 pub(super) fn finite(x: f32) -> f32 {
     // `max` drops NaN.
     x.max(f32::MIN).min(f32::MAX)

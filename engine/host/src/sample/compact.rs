@@ -6,6 +6,7 @@ use wisp_shaders::params::{SAMPLE_CHUNK, SampleSettings};
 use super::{
     gumbel, has_top_k, has_top_p, is_random, params,
     scratch::{Chunk, row_max, row_weight, row_words, split_mut},
+    values::add_noise,
     weight,
 };
 use crate::{argmax::finite, args::Args, error::HostError};
@@ -68,12 +69,22 @@ fn compact(chunk: &mut Chunk, first: u32, lowest: f32, values: &mut [u32], ids: 
     chunk.count = to as u32;
 }
 
-/// Finds the largest value plus noise of a chunk.
+/// Finds the largest value plus noise of a chunk. Few tokens have a noise that may give them the largest one.
 fn draw(chunk: &mut Chunk, first: u32, s: &SampleSettings, max: f32, values: &[u32]) {
-    let values = (first..).zip(values.iter().map(|z| f32::from_bits(*z)));
-    let kept = values.filter(|(_, z)| weight(*z, max) >= s.min_p || *z == max);
+    // Between the two, rounding decides whether min-p keeps a value.
+    let [kept, dropped] = match s.min_p <= 0.0 {
+        true => [f32::MIN; 2],
+        false => [0.01, -0.01].map(|off| finite(max + s.min_p.min(1.0).ln() + off)),
+    };
+    let mut sums = [0.0; SAMPLE_CHUNK as usize];
+    let sums = &mut sums[..values.len()];
+    let least = add_noise(values, first, s, kept, sums);
     let (mut token, mut most) = (first, None);
-    for (id, z) in kept {
+    let values = values.iter().map(|z| f32::from_bits(*z));
+    for ((id, z), sum) in (first..).zip(values).zip(sums) {
+        if *sum < least || z < dropped || !(weight(z, max) >= s.min_p || z == max) {
+            continue;
+        }
         let z = finite(z + gumbel(s.seed, s.position, id));
         if most.is_none_or(|most| z > most) {
             (token, most) = (id, Some(z));

@@ -5,6 +5,7 @@ mod compact;
 mod scan;
 mod scratch;
 mod select;
+mod values;
 
 pub(super) use compact::sample_compact;
 pub(super) use scan::sample_scan;
@@ -14,7 +15,6 @@ use wisp_shaders::params::{
     NOT_FORCED, SAMPLE_CHUNK, SAMPLE_MAX_CHUNKS, SampleParams, SampleSettings,
 };
 
-use super::argmax::finite;
 use super::args::Args;
 use super::error::HostError;
 
@@ -57,31 +57,19 @@ fn weight(z: f32, max: f32) -> f32 {
     (z - max).max(-1000.0).exp()
 }
 
-/// The sum of the weights of some values, in f64, because an f32 sum would lose many small ones.
-fn total_weight(values: impl Iterator<Item = f32>, max: f32) -> f64 {
-    values.map(|z| f64::from(weight(z, max))).sum()
-}
-
-/// The largest number after [`finite`] and its index, the lowest one among equals.
-fn best(values: impl Iterator<Item = f32>) -> (usize, f32) {
-    let mut best = (0, f32::MIN);
-    for (i, z) in values.map(finite).enumerate() {
-        if z > best.1 {
-            best = (i, z);
-        }
-    }
-    best
-}
-
 /// The first word of pcg4d (Jarzynski and Olano 2020).
+#[inline(always)]
 fn hash([x, y, z, w]: [u32; 4]) -> u32 {
-    let [mut x, mut y, mut z, mut w] =
-        [x, y, z, w].map(|v| v.wrapping_mul(1664525).wrapping_add(1013904223));
+    let mut v = [x, y, z, w];
+    for v in &mut v {
+        *v = v.wrapping_mul(1664525).wrapping_add(1013904223);
+    }
+    let [mut x, mut y, mut z, mut w] = v;
     x = x.wrapping_add(y.wrapping_mul(w));
     y = y.wrapping_add(z.wrapping_mul(x));
     z = z.wrapping_add(x.wrapping_mul(y));
     w = w.wrapping_add(y.wrapping_mul(z));
-    [x, y, w] = [x, y, w].map(|v| v ^ v >> 16);
+    (x, y, w) = (x ^ x >> 16, y ^ y >> 16, w ^ w >> 16);
     x.wrapping_add(y.wrapping_mul(w))
 }
 

@@ -4,12 +4,11 @@ use rayon::prelude::*;
 use wisp_shaders::params::{IN_PROMPT, LogitBias, NOT_FORCED, SAMPLE_CHUNK, SampleSettings};
 
 use super::{
-    best, check_sequence, is_random, params, penalises,
+    check_sequence, is_random, params, penalises,
     scratch::{Chunk, row_words, split_mut},
-    total_weight,
+    values::{best, scale, total_weight},
 };
 use crate::{
-    argmax::finite,
     args::{Args, size},
     error::HostError,
 };
@@ -70,9 +69,8 @@ impl Scan<'_> {
     /// Computes the values of chunk `at` and its summary.
     fn chunk(&self, at: usize, logits: &[f32], chunk: &mut Chunk, values: &mut [u32]) {
         if self.s.logprobs != 0 {
-            let (_, max) = best(logits.iter().copied());
-            chunk.logit_max = max;
-            chunk.logit_weight = total_weight(logits.iter().map(|l| finite(*l)), max) as f32;
+            (_, chunk.logit_max) = best(logits);
+            chunk.logit_weight = total_weight(logits, chunk.logit_max) as f32;
         }
         if self.s.forced_token != NOT_FORCED {
             return;
@@ -85,9 +83,12 @@ impl Scan<'_> {
                 *z += bias.value;
             }
         }
-        for (z, count) in z.iter_mut().zip(&self.counts[first..]) {
-            *z = self.value(*z, *count);
+        if penalises(self.s) {
+            for (z, count) in z.iter_mut().zip(&self.counts[first..]) {
+                *z = self.penalised(*z, *count);
+            }
         }
+        scale(&mut z, self.s.temperature);
         if self.s.masked != 0 {
             for (z, token) in z.iter_mut().zip(first..) {
                 *z = match self.mask[token / 32] >> (token % 32) & 1 {
@@ -96,34 +97,25 @@ impl Scan<'_> {
                 };
             }
         }
-        let (token, max) = best(z.iter().copied());
+        let (token, max) = best(&z);
         (chunk.max, chunk.max_token, chunk.count) = (max, (first + token) as u32, 0);
         if is_random(self.s) {
-            chunk.weight = total_weight(z.iter().copied(), max) as f32;
-            for (value, z) in values.iter_mut().zip(&z) {
-                *value = z.to_bits();
-            }
+            chunk.weight = total_weight(&z, max) as f32;
+            values.copy_from_slice(bytemuck::cast_slice(&z));
         }
     }
 
-    /// The value of a token whose logit, with its bias, is `logit`.
-    fn value(&self, logit: f32, count: u32) -> f32 {
+    /// The logit of a token with penalties, whose logit, with its bias, is `logit`.
+    fn penalised(&self, logit: f32, count: u32) -> f32 {
         let s = self.s;
-        let mut l = logit;
-        if penalises(s) {
-            l = match logit > 0.0 {
-                _ if count == 0 => logit,
-                true => logit / s.repetition_penalty,
-                false => logit * s.repetition_penalty,
-            };
-            let sampled = count & !IN_PROMPT;
-            if sampled != 0 {
-                l = l - s.presence_penalty - sampled as f32 * s.frequency_penalty;
-            }
-        }
-        match s.temperature > 0.0 {
-            true => finite(finite(l) / s.temperature),
-            false => finite(l),
+        let l = match logit > 0.0 {
+            _ if count == 0 => logit,
+            true => logit / s.repetition_penalty,
+            false => logit * s.repetition_penalty,
+        };
+        match count & !IN_PROMPT {
+            0 => l,
+            sampled => l - s.presence_penalty - sampled as f32 * s.frequency_penalty,
         }
     }
 }

@@ -4,8 +4,9 @@ use wisp_shaders::params::{NOT_FORCED, SAMPLE_CHUNK, SampleSettings};
 
 use super::{
     check_sequence, gumbel, has_top_k, has_top_p, is_random, params, penalises,
-    scratch::{row_max, row_weight, row_words, split},
-    total_weight, weight,
+    scratch::{Chunk, row_max, row_weight, row_words, split},
+    values::total_weight,
+    weight,
 };
 use crate::{
     argmax::finite,
@@ -59,12 +60,8 @@ pub(crate) fn sample(args: &Args) -> Result<(), HostError> {
             *count = count.wrapping_add(1);
         }
         if s.logprobs != 0 {
-            score(
-                logits,
-                token,
-                s.logprobs - 1,
-                &mut scores[at * words..][..words],
-            );
+            let scores = &mut scores[at * words..][..words];
+            score(logits, chunks, token, s.logprobs - 1, scores);
         }
         s.step += 1;
         s.position = s.position.wrapping_add(1);
@@ -73,22 +70,47 @@ pub(crate) fn sample(args: &Args) -> Result<(), HostError> {
 }
 
 /// Writes the token's log-probability, and the `top` most likely tokens with theirs.
-fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
-    let max = logits.iter().fold(f32::MIN, |a, b| a.max(finite(*b)));
-    let weight = |l: &f32| f64::from((finite(*l) - max).max(-1000.0)).exp();
-    let log_total = logits.iter().map(weight).sum::<f64>().ln() as f32;
+fn score(logits: &[f32], chunks: &[Chunk], token: u32, top: u32, out: &mut [u32]) {
+    let max = chunks
+        .iter()
+        .fold(f32::MIN, |max, chunk| max.max(chunk.logit_max));
+    let of_chunk =
+        |chunk: &Chunk| f64::from(chunk.logit_weight) * f64::from(weight(chunk.logit_max, max));
+    let log_total = chunks.iter().map(of_chunk).sum::<f64>().ln() as f32;
     let log_probability = |l: f32| (finite(l) - max - log_total).to_bits();
     out[0] = log_probability(logits[token as usize]);
-    // Both zeros compare equal, as in the kernel; the sort is stable, so the lowest index comes first.
     let top = (top as usize).min((out.len() - 1) / 2);
-    let mut order: Vec<usize> = (0..if top == 0 { 0 } else { logits.len() }).collect();
-    let key = |i: &usize| finite(logits[*i]) + 0.0;
-    order.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    let likeliest = likeliest(logits, chunks, top);
     for (n, pair) in out[1..].chunks_exact_mut(2).take(top).enumerate() {
-        let id = order.get(n).copied();
+        let id = likeliest.get(n).copied();
         pair[0] = id.map_or(u32::MAX, |id| id as u32);
         pair[1] = log_probability(logits[id.unwrap_or(logits.len() - 1)]);
     }
+}
+
+/// Returns the `top` tokens with the largest logits, the first ones among equals.
+fn likeliest(logits: &[f32], chunks: &[Chunk], top: usize) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::with_capacity(top + 1);
+    // Both zeros compare equal, as in the kernel.
+    let key = |i: usize| finite(logits[i]) + 0.0;
+    let width = SAMPLE_CHUNK as usize;
+    for (chunk, first) in chunks.iter().zip((0..).step_by(width)) {
+        let is_found = |found: &[usize], z: f32| match found.get(top.wrapping_sub(1)) {
+            Some(last) => z > key(*last),
+            None => found.len() < top,
+        };
+        if !is_found(&found, chunk.logit_max) {
+            continue;
+        }
+        for i in first..logits.len().min(first + width) {
+            if is_found(&found, key(i)) {
+                let at = found.partition_point(|other| key(*other) >= key(i));
+                found.insert(at, i);
+                found.truncate(top);
+            }
+        }
+    }
+    found
 }
 
 /// Selects the token of a row that is not forced.
@@ -131,7 +153,7 @@ fn select(s: &SampleSettings, words: &[u32], vocab: usize) -> u32 {
         let mut kept: Vec<f32> = remaining.iter().map(|(_, z)| *z).collect();
         kept.retain(|z| *z >= least);
         let all = match has_top_k(s, vocab) {
-            true => total_weight(kept.iter().copied(), max),
+            true => total_weight(&kept, max),
             false => row_weight(chunks, max),
         };
         least = top_p(kept, least, f64::from(s.top_p.max(0.0)) * all, max);
@@ -156,13 +178,22 @@ fn best_token(tokens: impl Iterator<Item = (f32, u32)>) -> u32 {
 /// Returns the largest of the numbers such that the numbers at or above it have a weight of at least `goal`;
 /// `least` if all of them have less.
 fn top_p(mut kept: Vec<f32>, least: f32, goal: f64, max: f32) -> f32 {
-    kept.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut rest = &mut kept[..];
     let mut held = 0.0;
-    for z in kept {
-        held += f64::from(weight(z, max));
-        if held >= goal {
-            return z;
+    // The largest ones are often enough, so they are sorted first.
+    let mut count = 64;
+    while !rest.is_empty() {
+        count = rest.len().min(4 * count);
+        rest.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
+        let (largest, others) = rest.split_at_mut(count);
+        largest.sort_unstable_by(|a, b| b.total_cmp(a));
+        for z in largest {
+            held += f64::from(weight(*z, max));
+            if held >= goal {
+                return *z;
+            }
         }
+        rest = others;
     }
     least
 }

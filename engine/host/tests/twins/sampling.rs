@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wisp_shaders::params::*;
 
 use super::zeros;
-use crate::support::{buffer, contents, run};
+use crate::support::{buffer, contents, numbers, run};
 
 /// A row of logits to sample from, and the tokens that the prompt contains.
 #[derive(Clone, Debug)]
@@ -195,6 +195,56 @@ fn frequencies_follow_the_filtered_distribution() {
         &frequencies(&logits, &[], masked),
         &[0.0, 0.4, 0.25, 0.0, 0.0],
     );
+}
+
+/// Standard Gumbel noise of a token, by pcg4d (Jarzynski and Olano 2020).
+fn noise(seed: u32, position: u32, token: u32) -> f32 {
+    let mut v =
+        [seed, position, token, 0].map(|v: u32| v.wrapping_mul(1664525).wrapping_add(1013904223));
+    for round in 0..2 {
+        for (i, a, b) in [(0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)] {
+            v[i] = v[i].wrapping_add(v[a].wrapping_mul(v[b]));
+        }
+        if round == 0 {
+            v = v.map(|v| v ^ v >> 16);
+        }
+    }
+    let u = (f64::from(v[0] >> 8) + 0.5) / 16777216.0;
+    -(-(-u).ln_1p()).ln() as f32
+}
+
+/// What is drawn from many tokens is the largest sum of value and noise, computed for each of them.
+#[test]
+fn the_largest_value_plus_noise_is_drawn() {
+    let chunk = SAMPLE_CHUNK as usize;
+    for (seed, len) in (0..).zip([1, 15, 40, chunk, chunk + 1, 2 * chunk + 77]) {
+        let logits: Vec<f32> = numbers(seed, len).iter().map(|x| 6.0 * x).collect();
+        for (temperature, min_p) in [(1.0, 0.0), (0.5, 0.05), (3.0, 0.3), (1.0, 1.0), (1.0, 1.5)] {
+            let settings = SampleSettings {
+                temperature,
+                min_p,
+                seed,
+                ..NEUTRAL
+            };
+            let drawn = sampled(&Draw {
+                logits: logits.clone(),
+                seen: Vec::new(),
+                allowed: Vec::new(),
+                settings,
+            });
+            let values: Vec<f32> = logits.iter().map(|l| l / temperature).collect();
+            let max = values.iter().copied().fold(f32::MIN, f32::max);
+            let is_kept = |z: f32| (z - max).exp() >= min_p || z == max;
+            let sums = (0..).zip(&values).filter(|(_, z)| is_kept(**z));
+            let sums = sums.map(|(token, z)| (z + noise(seed, 9, token), token));
+            let largest = sums.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            assert_eq!(
+                Some(drawn),
+                largest.map(|(_, token)| token),
+                "{len} {min_p}"
+            );
+        }
+    }
 }
 
 #[test]

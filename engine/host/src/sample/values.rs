@@ -1,0 +1,127 @@
+//! Loops over the values of many tokens, written so that LLVM vectorises them.
+
+use wisp_shaders::params::SampleSettings;
+use wisp_weights::blocks::simd;
+
+use super::hash;
+use crate::{
+    argmax::finite,
+    math::{exp, gumbel},
+};
+
+/// By how much two sums of [`add_noise`] are off at most, beside a millionth of their magnitude: more than twice the error of
+/// [`gumbel`].
+const NOISE_ERROR: f32 = 5e-4;
+
+simd! {
+    /// Replaces logits by values without penalties.
+    pub(super) fn scale(logits: &mut [f32], temperature: f32) {
+        // A temperature that is NaN selects greedy sampling, too.
+        match temperature > 0.0 {
+            true => for z in logits {
+                *z = finite(finite(*z) / temperature);
+            },
+            false => for z in logits {
+                *z = finite(*z);
+            },
+        }
+    }
+}
+
+simd! {
+    /// Returns the largest number after [`finite`] and its index, the lowest one among equals.
+    pub(super) fn best(values: &[f32]) -> (usize, f32) {
+        let (chunks, rest) = values.as_chunks::<16>();
+        let mut lanes = [f32::MIN; 16];
+        for chunk in chunks {
+            for i in 0..16 {
+                lanes[i] = larger(lanes[i], finite(chunk[i]));
+            }
+        }
+        let mut most = f32::MIN;
+        for z in lanes.iter().chain(rest) {
+            most = most.max(finite(*z));
+        }
+        for (c, chunk) in chunks.iter().enumerate() {
+            let mut has_most = false;
+            for z in chunk {
+                has_most |= finite(*z) == most;
+            }
+            if has_most {
+                return (16 * c + position(chunk, most), most);
+            }
+        }
+        (16 * chunks.len() + position(rest, most), most)
+    }
+}
+
+/// Returns the index of the first number that is `most` after [`finite`]; 0 if there is none.
+#[inline(always)]
+fn position(values: &[f32], most: f32) -> usize {
+    for (i, z) in values.iter().enumerate() {
+        if finite(*z) == most {
+            return i;
+        }
+    }
+    0
+}
+
+simd! {
+    /// Returns the sum of the weights of some values relative to `max`, in f64, because an f32 sum would lose many small ones.
+    pub(super) fn total_weight(values: &[f32], max: f32) -> f64 {
+        let (chunks, rest) = values.as_chunks::<16>();
+        let mut sums = [0.0; 16];
+        for chunk in chunks {
+            for i in 0..16 {
+                sums[i] += f64::from(exp(finite(chunk[i]) - max));
+            }
+        }
+        for (sum, z) in sums.iter_mut().zip(rest) {
+            *sum += f64::from(exp(finite(*z) - max));
+        }
+        let mut total = 0.0;
+        for sum in sums {
+            total += sum;
+        }
+        total
+    }
+}
+
+simd! {
+    /// Writes each value, which begin at token `first`, plus about its noise. Returns the number below which no sum is the
+    /// largest of those whose value is at least `least`.
+    pub(super) fn add_noise(values: &[u32], first: u32, s: &SampleSettings, least: f32, sums: &mut [f32]) -> f32 {
+        let mut lanes = [f32::MIN; 16];
+        let (chunks, rest) = values.as_chunks::<16>();
+        let (sum_chunks, sum_rest) = sums.as_chunks_mut::<16>();
+        for (c, (sums, values)) in sum_chunks.iter_mut().zip(chunks).enumerate() {
+            let first = first.wrapping_add(16 * c as u32);
+            for i in 0..16 {
+                lanes[i] = larger(lanes[i], add_one(values[i], first.wrapping_add(i as u32), s, least, &mut sums[i]));
+            }
+        }
+        let first = first.wrapping_add(16 * chunks.len() as u32);
+        for (i, (sum, z)) in sum_rest.iter_mut().zip(rest).enumerate() {
+            lanes[i] = larger(lanes[i], add_one(*z, first.wrapping_add(i as u32), s, least, sum));
+        }
+        let mut most = f32::MIN;
+        for lane in lanes {
+            most = most.max(lane);
+        }
+        finite(most - (NOISE_ERROR + 1e-6 * most.abs()))
+    }
+}
+
+/// Writes the sum of a token, and returns it if its value is at least `least`.
+#[inline(always)]
+fn add_one(z: u32, token: u32, s: &SampleSettings, least: f32, sum: &mut f32) -> f32 {
+    let z = f32::from_bits(z);
+    *sum = z + gumbel(hash([s.seed, s.position, token, 0]));
+    if z >= least { *sum } else { f32::MIN }
+}
+
+/// Not `f32::max`, which takes three instructions to handle NaN.
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
+}
