@@ -88,8 +88,8 @@ simd! {
 }
 
 simd! {
-    /// Writes each value, which begin at token `first`, plus about its noise. Returns the number below which no sum is the
-    /// largest of those whose value is at least `least`.
+    /// Writes the sums of values, those of the tokens from `first` on, and their approximate noise. Returns a bound: with exact
+    /// noise, no sum below it is the largest of those whose value is at least `least`.
     pub(super) fn add_noise(values: &[u32], first: u32, s: &SampleSettings, least: f32, sums: &mut [f32]) -> f32 {
         let mut lanes = [f32::MIN; 16];
         let (chunks, rest) = values.as_chunks::<16>();
