@@ -71,18 +71,18 @@ fn compact(chunk: &mut Chunk, first: u32, lowest: f32, values: &mut [u32], ids: 
 
 /// Finds the largest value plus noise of a chunk. Few tokens have a noise that may give them the largest one.
 fn draw(chunk: &mut Chunk, first: u32, s: &SampleSettings, max: f32, values: &[u32]) {
-    // Between the two, rounding decides whether min-p keeps a value.
+    // How far values are below the largest one: between the two, rounding decides whether min-p keeps a value.
     let [kept, dropped] = match s.min_p <= 0.0 {
-        true => [f32::MIN; 2],
-        false => [0.01, -0.01].map(|off| finite(max + s.min_p.min(1.0).ln() + off)),
+        true => [f32::NEG_INFINITY; 2],
+        false => [0.01, -0.01].map(|off| s.min_p.min(1.0).ln() + off),
     };
     let mut sums = [0.0; SAMPLE_CHUNK as usize];
     let sums = &mut sums[..values.len()];
-    let least = add_noise(values, first, s, kept, sums);
+    let bound = add_noise(values, first, s, max, kept, sums);
     let (mut token, mut most) = (first, None);
     let values = values.iter().map(|z| f32::from_bits(*z));
     for ((id, z), sum) in (first..).zip(values).zip(sums) {
-        if *sum < least || z < dropped || !(weight(z, max) >= s.min_p || z == max) {
+        if *sum < bound || z - max < dropped || !(weight(z, max) >= s.min_p || z == max) {
             continue;
         }
         let z = finite(z + gumbel(s.seed, s.position, id));

@@ -17,6 +17,7 @@ use wisp_shaders::params::{
 
 use super::args::Args;
 use super::error::HostError;
+use super::math::exp;
 
 /// Reads the parameters, and checks the size of the vocabulary.
 fn params(args: &Args) -> Result<SampleParams, HostError> {
@@ -54,7 +55,7 @@ fn has_top_p(s: &SampleSettings) -> bool {
 
 /// The weight of a value relative to the largest one.
 fn weight(z: f32, max: f32) -> f32 {
-    (z - max).max(-1000.0).exp()
+    exp(z - max)
 }
 
 /// The first word of pcg4d (Jarzynski and Olano 2020).

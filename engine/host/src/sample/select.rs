@@ -91,14 +91,14 @@ fn score(logits: &[f32], chunks: &[Chunk], token: u32, top: u32, out: &mut [u32]
 /// Returns the `top` tokens with the largest logits, the first ones among equals.
 fn likeliest(logits: &[f32], chunks: &[Chunk], top: usize) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::with_capacity(top + 1);
+    let Some(last) = top.checked_sub(1) else {
+        return found;
+    };
     // Both zeros compare equal, as in the kernel.
     let key = |i: usize| finite(logits[i]) + 0.0;
     let width = SAMPLE_CHUNK as usize;
     for (chunk, first) in chunks.iter().zip((0..).step_by(width)) {
-        let is_found = |found: &[usize], z: f32| match found.get(top.wrapping_sub(1)) {
-            Some(last) => z > key(*last),
-            None => found.len() < top,
-        };
+        let is_found = |found: &[usize], z: f32| found.get(last).is_none_or(|last| z > key(*last));
         if !is_found(&found, chunk.logit_max) {
             continue;
         }

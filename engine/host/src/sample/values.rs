@@ -14,7 +14,7 @@ use crate::{
 const NOISE_ERROR: f32 = 5e-4;
 
 simd! {
-    /// Replaces logits by values without penalties.
+    /// Divides logits by the temperature, and makes them finite.
     pub(super) fn scale(logits: &mut [f32], temperature: f32) {
         // A temperature that is NaN selects greedy sampling, too.
         match temperature > 0.0 {
@@ -89,20 +89,20 @@ simd! {
 
 simd! {
     /// Writes the sums of values, those of the tokens from `first` on, and their approximate noise. Returns a bound: with exact
-    /// noise, no sum below it is the largest of those whose value is at least `least`.
-    pub(super) fn add_noise(values: &[u32], first: u32, s: &SampleSettings, least: f32, sums: &mut [f32]) -> f32 {
+    /// noise, no sum below it is the largest of those whose value is `max + kept` or more.
+    pub(super) fn add_noise(values: &[u32], first: u32, s: &SampleSettings, max: f32, kept: f32, sums: &mut [f32]) -> f32 {
         let mut lanes = [f32::MIN; 16];
         let (chunks, rest) = values.as_chunks::<16>();
         let (sum_chunks, sum_rest) = sums.as_chunks_mut::<16>();
         for (c, (sums, values)) in sum_chunks.iter_mut().zip(chunks).enumerate() {
             let first = first.wrapping_add(16 * c as u32);
             for i in 0..16 {
-                lanes[i] = larger(lanes[i], add_one(values[i], first.wrapping_add(i as u32), s, least, &mut sums[i]));
+                lanes[i] = larger(lanes[i], add_one(values[i], first.wrapping_add(i as u32), s, [max, kept], &mut sums[i]));
             }
         }
         let first = first.wrapping_add(16 * chunks.len() as u32);
         for (i, (sum, z)) in sum_rest.iter_mut().zip(rest).enumerate() {
-            lanes[i] = larger(lanes[i], add_one(*z, first.wrapping_add(i as u32), s, least, sum));
+            lanes[i] = larger(lanes[i], add_one(*z, first.wrapping_add(i as u32), s, [max, kept], sum));
         }
         let mut most = f32::MIN;
         for lane in lanes {
@@ -112,12 +112,13 @@ simd! {
     }
 }
 
-/// Writes the sum of a token, and returns it if its value is at least `least`.
+/// Writes the sum of a token, and returns it if its value is `max + kept` or more. The difference is compared, as min-p compares
+/// it: `max` may be too large to be changed by `kept`.
 #[inline(always)]
-fn add_one(z: u32, token: u32, s: &SampleSettings, least: f32, sum: &mut f32) -> f32 {
+fn add_one(z: u32, token: u32, s: &SampleSettings, [max, kept]: [f32; 2], sum: &mut f32) -> f32 {
     let z = f32::from_bits(z);
     *sum = z + gumbel(hash([s.seed, s.position, token, 0]));
-    if z >= least { *sum } else { f32::MIN }
+    if z - max >= kept { *sum } else { f32::MIN }
 }
 
 /// Not `f32::max`, which takes three instructions to handle NaN.

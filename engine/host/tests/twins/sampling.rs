@@ -16,14 +16,22 @@ struct Draw {
     settings: SampleSettings,
 }
 
-/// Samples a token, and checks the counts, settings and index that are written with it.
+/// Samples a token.
 fn sampled(draw: &Draw) -> u32 {
+    sampled_with_scores(draw).0
+}
+
+/// Words of the log-probabilities of a token: its own, and five tokens with theirs.
+const SCORE_WORDS: usize = 11;
+
+/// Samples a token, and checks the counts, settings and index that are written with it. Returns its log-probabilities too.
+fn sampled_with_scores(draw: &Draw) -> (u32, Vec<u32>) {
     let vocab = draw.logits.len();
     let params = SampleParams {
         rows: 1,
         vocab: vocab as u32,
         max_biases: 1,
-        logprob_words: 3,
+        logprob_words: SCORE_WORDS as u32,
     };
     let mut counts = vec![0u32; 2 * vocab];
     for token in &draw.seen {
@@ -37,6 +45,7 @@ fn sampled(draw: &Draw) -> u32 {
     };
     let (settings_buffer, counts_buffer) = (buffer(&[settings]), buffer(&counts));
     let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(3));
+    let scores = zeros::<u32>(3 * SCORE_WORDS);
     let logits = buffer(&draw.logits);
     let chunks = vocab.div_ceil(SAMPLE_CHUNK as usize);
     let scratch = zeros::<u32>(chunks * SAMPLE_CHUNK_WORDS as usize + 2 * vocab);
@@ -64,7 +73,7 @@ fn sampled(draw: &Draw) -> u32 {
         &tokens,
         &index,
         &out,
-        &zeros::<u32>(9),
+        &scores,
     ];
     run("sample", params, &bound).unwrap();
     let token = contents::<u32>(&tokens)[0];
@@ -85,7 +94,7 @@ fn sampled(draw: &Draw) -> u32 {
     };
     // Compared as bytes, because settings may hold NaN.
     assert_eq!(contents::<u8>(&settings_buffer), bytemuck::bytes_of(&after));
-    token
+    (token, contents::<u32>(&scores)[2 * SCORE_WORDS..].to_vec())
 }
 
 /// Settings that change nothing.
@@ -243,6 +252,63 @@ fn the_largest_value_plus_noise_is_drawn() {
                 largest.map(|(_, token)| token),
                 "{len} {min_p}"
             );
+        }
+    }
+}
+
+/// Where values are so large that a hundredth is lost beside them, min-p keeps what it keeps elsewhere.
+#[test]
+fn min_p_compares_differences_of_large_values() {
+    for (logits, seed, expected) in [
+        (vec![327677.0, 327680.0], 34, 1),
+        (vec![327680.0, 327677.0, 327679.5], 66, 2),
+    ] {
+        let settings = SampleSettings {
+            min_p: 0.05,
+            seed,
+            ..NEUTRAL
+        };
+        let draw = Draw {
+            logits,
+            seen: Vec::new(),
+            allowed: Vec::new(),
+            settings,
+        };
+        assert_eq!(sampled(&draw), expected);
+    }
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_likeliest_tokens_the_first_among_equals() {
+    let chunk = SAMPLE_CHUNK as usize;
+    for (seed, len) in (0..).zip([1, 3, 5, 40, chunk, chunk + 1, 2 * chunk + 77]) {
+        // Few different values, both zeros among them, in any chunk.
+        let logits: Vec<f32> = numbers(seed, len)
+            .iter()
+            .map(|x| (6.0 * x).round() * 0.5)
+            .collect();
+        let settings = SampleSettings {
+            logprobs: 6,
+            ..NEUTRAL
+        };
+        let (token, scores) = sampled_with_scores(&Draw {
+            logits: logits.clone(),
+            seen: Vec::new(),
+            allowed: Vec::new(),
+            settings,
+        });
+        let total: f64 = logits.iter().map(|l| f64::from(*l).exp()).sum();
+        let expected = |token: usize| f64::from(logits[token]) - total.ln();
+        let is_near = |actual: u32, token: usize| {
+            (f64::from(f32::from_bits(actual)) - expected(token)).abs() < 2e-6
+        };
+        assert!(is_near(scores[0], token as usize), "{len}");
+        let mut order: Vec<usize> = (0..len).collect();
+        order.sort_by(|a, b| (logits[*b] + 0.0).total_cmp(&(logits[*a] + 0.0)));
+        for (n, pair) in scores[1..].chunks_exact(2).enumerate() {
+            let id = order.get(n).map_or(u32::MAX, |id| *id as u32);
+            assert_eq!(pair[0], id, "{len}");
+            assert!(order.get(n).is_none_or(|id| is_near(pair[1], *id)), "{len}");
         }
     }
 }
