@@ -5,6 +5,8 @@ use wisp_shaders::params::RowsParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
+use super::math::larger;
+use wisp_weights::blocks::simd;
 
 /// The twin of `argmax.wgsl`. The lowest index wins among equals, and NaN counts as the smallest
 /// number.
@@ -17,20 +19,46 @@ pub(super) fn argmax(args: &Args) -> Result<(), HostError> {
     }
     out.par_iter_mut()
         .zip(x.par_chunks(p.cols as usize))
-        .for_each(|(out, x)| *out = best(x.iter().copied()));
+        .for_each(|(out, x)| *out = best(x).0 as u32);
     Ok(())
 }
 
-/// Returns the index of the largest number after [`finite`], and the lowest index among equals.
-pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
-    let mut best = (0, f32::MIN);
-    for (i, x) in x.enumerate() {
-        let x = finite(x);
-        if x > best.1 {
-            best = (i as u32, x);
+simd! {
+    /// Returns the index of the largest number after [`finite`], the lowest one among equals, and that number.
+    pub(crate) fn best(values: &[f32]) -> (usize, f32) {
+        let (chunks, rest) = values.as_chunks::<16>();
+        let mut lanes = [f32::MIN; 16];
+        for chunk in chunks {
+            for i in 0..16 {
+                lanes[i] = larger(lanes[i], finite(chunk[i]));
+            }
+        }
+        let mut most = f32::MIN;
+        for z in lanes.iter().chain(rest) {
+            most = most.max(finite(*z));
+        }
+        for (c, chunk) in chunks.iter().enumerate() {
+            let mut has_most = false;
+            for z in chunk {
+                has_most |= finite(*z) == most;
+            }
+            if has_most {
+                return (16 * c + position(chunk, most), most);
+            }
+        }
+        (16 * chunks.len() + position(rest, most), most)
+    }
+}
+
+/// Returns the index of the first number that is `most` after [`finite`]; 0 if there is none.
+#[inline(always)]
+fn position(values: &[f32], most: f32) -> usize {
+    for (i, z) in values.iter().enumerate() {
+        if finite(*z) == most {
+            return i;
         }
     }
-    best.0
+    0
 }
 
 /// Replaces NaN and minus infinity by the smallest finite number, and infinity by the largest.

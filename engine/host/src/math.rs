@@ -59,7 +59,7 @@ pub(super) fn ln(x: f32) -> f32 {
 /// Computes a sample of the standard Gumbel distribution to within 2e-6: `-ln(-ln(1 - v))`, where `v` is `(n + 0.5) / 2^24`
 /// with the upper 24 bits `n` of a hash.
 #[inline(always)]
-pub(super) fn gumbel(hash: u32) -> f32 {
+pub(super) fn approximate_gumbel(hash: u32) -> f32 {
     const UNIT: f32 = 1.0 / 16_777_216.0;
     let n = (hash >> 8) as i32;
     let v = (n as f32 + 0.5) * UNIT;
@@ -67,6 +67,12 @@ pub(super) fn gumbel(hash: u32) -> f32 {
     let series = v * (1.0 + v * (0.5 + v * (1.0 / 3.0 + v * 0.25)));
     let logarithm = -ln(((16_777_216 - n) as f32 - 0.5) * UNIT);
     -ln(if v < 0.03 { series } else { logarithm })
+}
+
+/// Returns the larger number, or `a` if one is NaN. Not `f32::max`, which takes three instructions to handle NaN.
+#[inline(always)]
+pub(super) fn larger(a: f32, b: f32) -> f32 {
+    if b > a { b } else { a }
 }
 
 /// Computes SiLU, `x * sigmoid(x)`.
@@ -123,12 +129,7 @@ pub(super) fn exp_sum(scores: &mut [f32], row_max: &mut f32, total: &mut f32) ->
     let (chunks, rest) = scores.as_chunks::<16>();
     for chunk in chunks {
         for i in 0..16 {
-            // Not `f32::max`, which takes three instructions to handle NaN.
-            lanes[i] = if chunk[i] > lanes[i] {
-                chunk[i]
-            } else {
-                lanes[i]
-            };
+            lanes[i] = larger(lanes[i], chunk[i]);
         }
     }
     *row_max = lanes.iter().chain(rest).fold(before, |a, b| a.max(*b));
@@ -172,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn gumbel_is_accurate() {
+    fn approximate_gumbel_is_accurate() {
         let some = (0..1 << 24).step_by(37);
         for n in some.chain([1, 2, 503_316, 503_317, 0xff_fffe, 0xff_ffff]) {
             let v = (f64::from(n) + 0.5) / 16_777_216.0;
             let expected = -(-(-v).ln_1p()).ln();
-            let actual = gumbel(n << 8 | 93);
+            let actual = approximate_gumbel(n << 8 | 93);
             assert!(
                 (f64::from(actual) - expected).abs() < 2e-6,
                 "{n}: {actual} for {expected}"

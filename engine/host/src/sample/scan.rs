@@ -6,9 +6,10 @@ use wisp_shaders::params::{IN_PROMPT, LogitBias, NOT_FORCED, SAMPLE_CHUNK, Sampl
 use super::{
     check_sequence, is_random, params, penalises,
     scratch::{Chunk, row_words, split_mut},
-    values::{best, scale, total_weight},
+    values::{scale, total_weight},
 };
 use crate::{
+    argmax::best,
     args::{Args, size},
     error::HostError,
 };

@@ -6,11 +6,11 @@ use wisp_weights::blocks::simd;
 use super::hash;
 use crate::{
     argmax::finite,
-    math::{exp, gumbel},
+    math::{approximate_gumbel, exp, larger},
 };
 
 /// By how much two sums of [`add_noise`] are off at most, beside a millionth of their magnitude: more than twice the error of
-/// [`gumbel`].
+/// [`approximate_gumbel`].
 const NOISE_ERROR: f32 = 5e-4;
 
 simd! {
@@ -26,44 +26,6 @@ simd! {
             },
         }
     }
-}
-
-simd! {
-    /// Returns the largest number after [`finite`] and its index, the lowest one among equals.
-    pub(super) fn best(values: &[f32]) -> (usize, f32) {
-        let (chunks, rest) = values.as_chunks::<16>();
-        let mut lanes = [f32::MIN; 16];
-        for chunk in chunks {
-            for i in 0..16 {
-                lanes[i] = larger(lanes[i], finite(chunk[i]));
-            }
-        }
-        let mut most = f32::MIN;
-        for z in lanes.iter().chain(rest) {
-            most = most.max(finite(*z));
-        }
-        for (c, chunk) in chunks.iter().enumerate() {
-            let mut has_most = false;
-            for z in chunk {
-                has_most |= finite(*z) == most;
-            }
-            if has_most {
-                return (16 * c + position(chunk, most), most);
-            }
-        }
-        (16 * chunks.len() + position(rest, most), most)
-    }
-}
-
-/// Returns the index of the first number that is `most` after [`finite`]; 0 if there is none.
-#[inline(always)]
-fn position(values: &[f32], most: f32) -> usize {
-    for (i, z) in values.iter().enumerate() {
-        if finite(*z) == most {
-            return i;
-        }
-    }
-    0
 }
 
 simd! {
@@ -117,12 +79,6 @@ simd! {
 #[inline(always)]
 fn add_one(z: u32, token: u32, s: &SampleSettings, [max, kept]: [f32; 2], sum: &mut f32) -> f32 {
     let z = f32::from_bits(z);
-    *sum = z + gumbel(hash([s.seed, s.position, token, 0]));
+    *sum = z + approximate_gumbel(hash([s.seed, s.position, token, 0]));
     if z - max >= kept { *sum } else { f32::MIN }
-}
-
-/// Not `f32::max`, which takes three instructions to handle NaN.
-#[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
-    if b > a { b } else { a }
 }
