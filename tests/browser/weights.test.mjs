@@ -41,11 +41,11 @@ function requests(path) {
 test("600 MB load in bounded memory over slow and broken connections, then without a network", async () => {
   assert.ok(big.size > 600e6, `${big.size}`);
   let broken = 0;
-  // Every connection breaks after 97 MB, in the middle of a piece; the first megabytes come slowly.
+  // The first connection is slow, and waits in the middle of a piece before it breaks; the others break after 97 MB.
   site.server.state.fault = ({ path, range }) => {
     if (path !== "/big.gguf") return {};
     broken += 1;
-    return { breakAfter: 97_000_000, delay: Number(range?.[1] ?? 0) === 0 ? 2 : 0 };
+    return Number(range?.[1] ?? 0) === 0 ? { breakAfter: 2.5 * CHUNK, delay: 20, linger: 2000 } : { breakAfter: 97_000_000 };
   };
   const first = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
   assert.ok(first.memory, JSON.stringify(first));
@@ -53,18 +53,19 @@ test("600 MB load in bounded memory over slow and broken connections, then witho
   assert.ok(first.memory.gpu > 600e6);
   const starts = requests("/big.gguf");
   assert.ok(broken >= 6, `${broken} connections`);
-  // Received bytes are not requested again: each connection continues where the last one broke.
-  assert.ok(starts.some((start) => start % CHUNK !== 0), "a piece is continued in its middle");
+  // Received bytes are not requested again. (Chromium drops what it received before a connection broke and the page had
+  // not read yet, so this is exact only for the connection that waits.)
+  assert.deepEqual(starts.slice(0, 2), [0, 2.5 * CHUNK]);
   site.server.state.fault = ({ path }) => (path === "/big.gguf" ? { status: 503 } : {});
   const second = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
   assert.deepEqual(second.tokens, first.tokens);
   assert.ok(second.memory.wasm < MOST_WASM);
   assert.deepEqual(requests("/big.gguf"), [], "the second load needs no network");
-  site.server.state.fault = undefined;
-  await run(site.page, ({ models }) => models.clear());
 });
 
 test("a stopped load resumes", async () => {
+  site.server.state.fault = undefined;
+  await run(site.page, ({ models }) => models.clear());
   const stopped = await run(site.page, async ({ Wisp }) => {
     const controller = new AbortController();
     const onProgress = ({ loaded }) => loaded > 12e6 && controller.abort();

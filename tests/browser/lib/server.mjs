@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { createReadStream, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { setTimeout } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 
 const TYPES = {
@@ -68,15 +69,17 @@ function onDisk(mounts, path) {
 
 const PIECE = 256 << 10;
 
-/** Sends bytes. Closes the connection after `breakAfter` bytes, and waits `delay` milliseconds between pieces. */
-async function send(response, file, start, end, { breakAfter = Infinity, delay = 0 }) {
+/** Sends bytes. Closes the connection `linger` milliseconds after `breakAfter` bytes, and waits `delay` milliseconds
+ *  between pieces. */
+async function send(response, file, start, end, { breakAfter = Infinity, linger = 0, delay = 0 }) {
   const stop = Math.min(end, start + breakAfter);
   const pieces = async function* () {
     for (let at = start; at < stop; at += PIECE) {
       const to = Math.min(at + PIECE, stop);
       yield file.read ? file.read(at, to) : await whole(file.stream(at, to));
-      if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
+      if (delay) await setTimeout(delay);
     }
+    if (stop < end && linger) await setTimeout(linger);
   };
   // The client may close the connection too.
   await pipeline(pieces, response, { end: stop === end }).catch(() => {});
