@@ -192,6 +192,10 @@ impl Sampler {
     ) -> Result<(), PipelineError> {
         let words = mask_words(self.vocab);
         let constrained = batch.sequences.iter().filter(|part| part.constrained);
+        if constrained.clone().next().is_some() {
+            // The device computes the logits meanwhile.
+            self.model.device().submit().map_err(SessionError::from)?;
+        }
         for part in constrained {
             let mut bits = vec![0; words as usize];
             mask(part.id, &mut bits);

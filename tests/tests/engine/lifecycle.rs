@@ -167,6 +167,35 @@ fn of_product(w: f32) -> MemoryWeights {
     weights
 }
 
+/// Models that run again and again in the same order may become one command of the device, which ends when one of them
+/// gets other memory.
+fn models_in_turn_see_the_memory_of_a_reload(place: TestDevice) {
+    let session = session(place);
+    let load = |name: &str| {
+        let (graph, weights) = (product(name, 1), of_product(0.25));
+        session
+            .load_blocking(&graph, &weights, InitOptions::default())
+            .unwrap()
+    };
+    let (mut first, second) = (load("first"), load("second"));
+    for model in [&first, &second] {
+        model.write("x", &[1.0f32; 64]).unwrap();
+    }
+    let dims = first.dims(&[]).unwrap();
+    let value = |model: &Model| model.read_blocking::<f32>("y", 16).unwrap()[0];
+    for weight in [0.25f32, 0.5, 2.0] {
+        first.release();
+        first.reload_blocking(&of_product(weight)).unwrap();
+        for _ in 0..4 {
+            for model in [&first, &second, &first] {
+                model.run(&dims).unwrap();
+            }
+            assert_eq!(value(&first), 64.0 * weight + 1.0, "{place:?}");
+            assert_eq!(value(&second), 17.0, "{place:?}");
+        }
+    }
+}
+
 /// Shared weights change for all models, and are freed when the last one releases them.
 fn reloading_one_model_changes_shared_weights_of_all(place: TestDevice) {
     let mut module = Module::default();
@@ -230,6 +259,7 @@ on_every_device!(
     reloading_replaces_weights_in_place,
     buffers_outlive_the_weights,
     captured_runs_replay_among_other_sizes_and_weights,
+    models_in_turn_see_the_memory_of_a_reload,
     reloading_one_model_changes_shared_weights_of_all,
     runs_of_several_sizes_share_a_submission
 );

@@ -186,6 +186,22 @@ mod emulated {
     }
 
     #[test]
+    fn several_decode_steps_are_one_launch() {
+        let Some(folder) = emulator() else { return };
+        // 12 times 4 steps; a graph for each step and another for its sampling would be 96 launches.
+        let flags = ["-n", "49", "--max-num-steps", "4"];
+        let failing = ("CUDA_EMULATOR_FAIL", "cuGraphLaunch:32:LAUNCH_FAILED");
+        let fixed = ["generate", "--json", "--device"];
+        let expected = tokens(run([&fixed[..], &["host"], &flags, &[PROMPT]].concat()));
+        let launched = run_in(
+            folder,
+            &[&fixed[..], &["cuda"], &flags, &[PROMPT]].concat(),
+            &[failing],
+        );
+        assert_eq!(tokens(launched), expected);
+    }
+
+    #[test]
     fn failures_of_the_device_are_named() {
         let Some(folder) = emulator() else { return };
         for (variable, value, words) in [

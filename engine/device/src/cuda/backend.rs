@@ -9,7 +9,7 @@ use wisp_shaders::Kernel;
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use super::{
-    device::CudaDevice,
+    device::{CudaDevice, SUBMISSION},
     objects::{Bound, CudaBindGroup, CudaBuffer, buffer_of},
 };
 use crate::{
@@ -32,7 +32,7 @@ impl Backend for CudaDevice {
     }
 
     fn allocate(&self, label: &str, bytes: u64, _: Usage) -> Result<BackendObject, DeviceError> {
-        self.bind_to_thread(label)?;
+        self.begin(label)?;
         let failed = |error| self.errors.of(label, bytes, error);
         let pooled = bytes < PLAIN_BYTES && self.stream.context().has_async_alloc();
         let (stream, count) = (self.stream.cu_stream(), bytes as usize);
@@ -55,7 +55,7 @@ impl Backend for CudaDevice {
 
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         let target = buffer_of(buffer)?.address + offset;
-        self.bind_to_thread(buffer.label())?;
+        self.begin(buffer.label())?;
         // SAFETY: `Device` has checked that the range is within the buffer, which is freed in the stream's order.
         let written = unsafe { self.staging().write(target, data) };
         self.errors.check(buffer.label(), written)
@@ -77,7 +77,7 @@ impl Backend for CudaDevice {
     ) -> Result<(), DeviceError> {
         let source = buffer_of(from)?.address + range.start;
         let target = buffer_of(to)?.address + at;
-        self.bind_to_thread(to.label())?;
+        self.begin(to.label())?;
         let (bytes, stream) = ((range.end - range.start) as usize, self.stream.cu_stream());
         // SAFETY: `Device` has checked that both ranges are within their buffers.
         let copied = unsafe { result::memcpy_dtod_async(target, source, bytes, stream) };
@@ -115,7 +115,7 @@ impl Backend for CudaDevice {
     }
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
-        self.bind_to_thread("a submission")?;
+        self.begin(SUBMISSION)?;
         self.launch_all(&self.stream, dispatches)
     }
 
@@ -124,7 +124,11 @@ impl Backend for CudaDevice {
     }
 
     fn replay(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
-        self.launch_graph(prepared)
+        self.record_graph(prepared)
+    }
+
+    fn submit(&self) -> Result<(), DeviceError> {
+        self.begin(SUBMISSION)
     }
 
     fn clock(&self) -> Clock {
@@ -140,11 +144,11 @@ impl Backend for CudaDevice {
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
-        let done = self.recorded_so_far();
+        let done = self.begin(SUBMISSION).and_then(|()| self.launched_so_far());
         let done = done.map(|event| self.waiter.after(event, ()));
         Box::pin(async move {
             let reached = answer(done?.await);
-            self.errors.check("a submission", reached)
+            self.errors.check(SUBMISSION, reached)
         })
     }
 
@@ -181,14 +185,14 @@ impl CudaDevice {
     ) -> Result<impl Future<Output = Result<Vec<u8>, DeviceError>> + use<>, DeviceError> {
         let count = (range.end - range.start) as usize;
         let source = buffer_of(buffer)?.address + range.start;
-        self.bind_to_thread(buffer.label())?;
+        self.begin(buffer.label())?;
         let block = self.readback.take(self.stream.context(), count);
         let mut block = self.errors.check("memory for reading", block)?;
         let target = &mut block.bytes_mut()[..count];
         // SAFETY: `Device` has checked the range; the waiter keeps the block until the copy is over.
         let copying = unsafe { result::memcpy_dtoh_async(target, source, self.stream.cu_stream()) };
         self.errors.check(buffer.label(), copying)?;
-        let copied = self.waiter.after(self.recorded_so_far()?, block);
+        let copied = self.waiter.after(self.launched_so_far()?, block);
         let (errors, label) = (self.errors.clone(), buffer.label.clone());
         let readback = self.readback.clone();
         Ok(async move {

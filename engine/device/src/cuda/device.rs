@@ -6,10 +6,13 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use wisp_types::DeviceInfo;
 
 use super::{
-    compile::Compiler, errors::Errors, objects::CudaKernel, pinned::PinnedPool, staging::Staging,
-    waiter::Waiter,
+    compile::Compiler, errors::Errors, graph::Graphs, objects::CudaKernel, pinned::PinnedPool,
+    staging::Staging, waiter::Waiter,
 };
 use crate::{compiled::Compiled, error::DeviceError};
+
+/// What errors call work that was given to the device.
+pub(super) const SUBMISSION: &str = "a submission";
 
 /// A card, opened through CUDA's driver.
 #[derive(Debug)]
@@ -18,8 +21,8 @@ pub(super) struct CudaDevice {
     pub errors: Errors,
     /// Everything that the device does, in order.
     pub stream: Arc<CudaStream>,
-    /// Takes launches that are to become a graph, one thread's at a time.
-    pub capture: Mutex<Arc<CudaStream>>,
+    /// Dropped before the kernels that they launch.
+    pub graphs: Mutex<Graphs>,
     pub staging: Mutex<Staging>,
     pub readback: Arc<PinnedPool>,
     pub waiter: Waiter,
@@ -28,10 +31,12 @@ pub(super) struct CudaDevice {
 }
 
 impl CudaDevice {
-    /// Makes the device current for the calls of this thread.
-    pub fn bind_to_thread(&self, what: &str) -> Result<(), DeviceError> {
+    /// Begins something that comes after everything recorded so far: makes the device current for the calls of this
+    /// thread, and launches what was only recorded.
+    pub fn begin(&self, what: &str) -> Result<(), DeviceError> {
         let bound = self.stream.context().bind_to_thread();
-        self.errors.check(what, bound)
+        self.errors.check(what, bound)?;
+        self.launch_recorded()
     }
 
     pub fn staging(&self) -> MutexGuard<'_, Staging> {
@@ -39,9 +44,9 @@ impl CudaDevice {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an event that is reached when everything recorded so far is done.
-    pub fn recorded_so_far(&self) -> Result<CudaEvent, DeviceError> {
+    /// Returns an event that is reached when everything launched so far is done.
+    pub fn launched_so_far(&self) -> Result<CudaEvent, DeviceError> {
         let event = self.stream.record_event(None);
-        self.errors.check("a submission", event)
+        self.errors.check(SUBMISSION, event)
     }
 }

@@ -1,46 +1,118 @@
-//! Dispatches as a CUDA graph, which the driver launches in one call.
+//! Dispatches as CUDA graphs, which the driver launches in one call.
 
-use std::sync::PoisonError;
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, MutexGuard, PoisonError, Weak},
+};
 
 use cudarc::driver::{
-    CudaGraph,
+    CudaGraph, CudaStream,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
 use super::device::CudaDevice;
 use crate::{error::DeviceError, object::BackendObject, pipeline::Dispatch};
 
+/// Recorded dispatches after which they are launched without being asked for, so that the device does not idle
+/// while much is recorded.
+const MAX_DISPATCHES: usize = 2048;
+/// How many series are remembered.
+const MAX_SERIES: usize = 8;
+
 /// A graph, with the dispatches whose kernels and memory it uses.
 #[derive(Debug)]
 pub(super) struct Graph {
-    pub graph: SendGraph,
-    pub _dispatches: Vec<Dispatch>,
+    graph: SendGraph,
+    dispatches: Vec<Dispatch>,
 }
 
 /// A graph that threads hand to each other.
-pub(super) struct SendGraph(pub CudaGraph);
+struct SendGraph(CudaGraph);
 
-// SAFETY: the driver allows graphs to be used by any thread, by one at a time: `replay` launches under a lock.
+// SAFETY: the driver allows graphs to be used by any thread, by one at a time: they are launched under a lock.
 unsafe impl Send for SendGraph {}
 // SAFETY: as above.
 unsafe impl Sync for SendGraph {}
 
-impl std::fmt::Debug for SendGraph {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for SendGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CudaGraph")
+    }
+}
+
+/// The graphs that were recorded and not launched yet, and one graph for each series of them that came again, such as
+/// those of a few decode steps and their sampling.
+#[derive(Debug)]
+pub(super) struct Graphs {
+    /// Takes launches that are to become a graph.
+    capture: Arc<CudaStream>,
+    recorded: Vec<Arc<Graph>>,
+    /// The most recent last.
+    series: VecDeque<Series>,
+}
+
+/// Graphs that were launched one after the other.
+#[derive(Debug)]
+struct Series {
+    /// Not kept: the memory that they use is freed when their owner drops them.
+    parts: Vec<Weak<Graph>>,
+    /// All of them, from the second time on.
+    whole: Option<SendGraph>,
+}
+
+impl Series {
+    fn is(&self, parts: &[Arc<Graph>]) -> bool {
+        let same = |(weak, part): (&Weak<Graph>, &Arc<Graph>)| weak.as_ptr() == Arc::as_ptr(part);
+        self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(same)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.parts.iter().all(|part| part.strong_count() > 0)
+    }
+}
+
+impl Graphs {
+    /// Creates the state of a device; launches are captured on a stream of their own.
+    pub fn new(capture: Arc<CudaStream>) -> Graphs {
+        Graphs {
+            capture,
+            recorded: Vec::new(),
+            series: VecDeque::new(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let recorded = self.recorded.iter().map(|graph| graph.dispatches.len());
+        recorded.sum::<usize>() >= MAX_DISPATCHES
     }
 }
 
 const WHAT: &str = "a graph of kernels";
 
 impl CudaDevice {
+    fn graphs(&self) -> MutexGuard<'_, Graphs> {
+        // Poisoning is harmless: a capture that was not ended makes the next one fail, which is an error.
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Captures dispatches as a graph.
     pub fn captured(&self, dispatches: &[Dispatch]) -> Result<BackendObject, DeviceError> {
-        // Poisoning is harmless: a capture that was not ended makes the next one fail, which is an error.
-        let stream = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(BackendObject::new(Arc::new(Graph {
+            graph: self.capture(&self.graphs(), dispatches)?,
+            dispatches: dispatches.to_vec(),
+        })))
+    }
+
+    fn capture<'a>(
+        &self,
+        graphs: &Graphs,
+        dispatches: impl IntoIterator<Item = &'a Dispatch>,
+    ) -> Result<SendGraph, DeviceError> {
+        let stream = &graphs.capture;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.errors.check(WHAT, stream.begin_capture(mode))?;
-        let launched = self.launch_all(&stream, dispatches);
+        let launched = self.launch_all(stream, dispatches);
         // A capture is ended even if a launch failed.
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         launched?;
@@ -50,18 +122,58 @@ impl CudaDevice {
             device: self.info.name.clone(),
             message: "the driver captured nothing".into(),
         })?;
-        Ok(BackendObject::new(Graph {
-            graph: SendGraph(graph),
-            _dispatches: dispatches.to_vec(),
-        }))
+        Ok(SendGraph(graph))
     }
 
-    /// Launches a graph after everything recorded before.
-    pub fn launch_graph(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
-        let Graph { graph, .. } = prepared.get(WHAT)?;
-        let _one_at_a_time = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
-        self.bind_to_thread(WHAT)?;
-        // SAFETY: the graph is alive, and its dispatches keep what it uses.
+    /// Records a graph. [`Self::launch_recorded`] launches it.
+    pub fn record_graph(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
+        let graph: &Arc<Graph> = prepared.get(WHAT)?;
+        let is_full = {
+            let mut graphs = self.graphs();
+            graphs.recorded.push(graph.clone());
+            graphs.is_full()
+        };
+        match is_full {
+            true => self.begin(WHAT),
+            false => Ok(()),
+        }
+    }
+
+    /// Launches what was recorded: several graphs at once if they were launched in this order before.
+    pub fn launch_recorded(&self) -> Result<(), DeviceError> {
+        let mut graphs = self.graphs();
+        let recorded = std::mem::take(&mut graphs.recorded);
+        if recorded.len() > 1 {
+            graphs.series.retain(Series::is_alive);
+            let known = graphs.series.iter().position(|series| series.is(&recorded));
+            let mut series = known.and_then(|at| graphs.series.remove(at));
+            if let Some(series @ Series { whole: None, .. }) = &mut series {
+                let dispatches = recorded.iter().flat_map(|graph| &graph.dispatches);
+                series.whole = Some(self.capture(&graphs, dispatches)?);
+            }
+            let series = series.unwrap_or_else(|| Series {
+                parts: recorded.iter().map(Arc::downgrade).collect(),
+                whole: None,
+            });
+            if graphs.series.len() == MAX_SERIES {
+                graphs.series.pop_front();
+            }
+            graphs.series.push_back(series);
+            if let Some(Series {
+                whole: Some(whole), ..
+            }) = graphs.series.back()
+            {
+                return self.launch_graph(whole);
+            }
+        }
+        recorded
+            .iter()
+            .try_for_each(|graph| self.launch_graph(&graph.graph))
+    }
+
+    /// Launches a graph whose kernels and memory somebody keeps until it returns.
+    fn launch_graph(&self, graph: &SendGraph) -> Result<(), DeviceError> {
+        // SAFETY: the graph is alive, and the caller keeps what it uses.
         self.errors.check(WHAT, unsafe {
             cudarc::driver::result::graph::launch(graph.0.cu_graph_exec(), self.stream.cu_stream())
         })

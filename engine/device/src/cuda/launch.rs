@@ -36,17 +36,17 @@ impl Argument {
 
 impl CudaDevice {
     /// Launches dispatches on a stream, in order.
-    pub fn launch_all(
+    pub fn launch_all<'a>(
         &self,
         stream: &CudaStream,
-        dispatches: &[Dispatch],
+        dispatches: impl IntoIterator<Item = &'a Dispatch>,
     ) -> Result<(), DeviceError> {
         dispatches
-            .iter()
-            .try_for_each(|dispatch| self.launch(stream, dispatch))
+            .into_iter()
+            .try_for_each(|dispatch| self.launch_kernel(stream, dispatch))
     }
 
-    fn launch(&self, stream: &CudaStream, dispatch: &Dispatch) -> Result<(), DeviceError> {
+    fn launch_kernel(&self, stream: &CudaStream, dispatch: &Dispatch) -> Result<(), DeviceError> {
         let name = dispatch.kernel().name;
         let kernel: &std::sync::Arc<CudaKernel> = dispatch.pipeline.object.get(name)?;
         let group: &CudaBindGroup = dispatch.group.object.get(name)?;

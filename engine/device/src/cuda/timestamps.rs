@@ -25,13 +25,13 @@ impl CudaDevice {
             self.errors.check(WHAT, self.stream.record_event(timed))
         };
         let mut events: Vec<[CudaEvent; 2]> = Vec::new();
-        self.bind_to_thread(WHAT)?;
+        self.begin(WHAT)?;
         for timed in timed_together(dispatches, granularity) {
             let start = event()?;
             self.launch_all(&self.stream, timed)?;
             events.push([start, event()?]);
         }
-        let done = self.waiter.after(self.recorded_so_far()?, events);
+        let done = self.waiter.after(self.launched_so_far()?, events);
         let errors = self.errors.clone();
         Ok(Box::pin(async move {
             let events = errors.check(WHAT, super::backend::answer(done.await))?;
