@@ -128,29 +128,37 @@ step_aarch64() {
 
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {
-  on_emulator 48 'binary(program) and test(/^(goldens_gguf|stories).*vulkan_gpu/)'
+  on_emulator 48 'test(/^goldens_gguf.*vulkan_gpu/)' 'test(/^stories::(f32|q8_0)/)' 'test(/^batching::cancelled/)'
 }
 
-step_cuda-all() { WISP_TEST_ALL=1 on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
+# All kernels and what runs whole models, in each order; then, forward, everything else that the device can run.
+step_cuda-all() {
+  local models='(binary(program) and test(/^(goldens|stories|int8)/)) or (binary(engine) and test(/^batching/))'
+  export WISP_TEST_ALL=1
+  on_emulator 1 "$models" "$models" "$models"
+  CUDA_EMULATOR_ORDER=forward run_tests --test engine -E 'not test(/^batching/)'
+}
 
 step_barriers() {
   cargo test "${BUILT[@]}" --test kernels -- --ignored --nocapture kernels_without_a_barrier_fail | tee "$LOGS/barriers-test"
   grep -E '^[0-9]+ barriers of|^skipped: ' "$LOGS/barriers-test" | sed 's/^/  /' >&3 || true
 }
 
-# Runs every Nth kernel in each order of threads, each time others, and the tests of models that filters select.
+# Runs every Nth kernel in each order of threads, each time others, and the tests of models that a filter for each order
+# selects.
 on_emulator() {
-  local outcome every=$1 order filter at=0
+  local outcome every=$1 models=("${@:2}") order at=0
   cargo nextest --version >/dev/null 2>&1 || { echo "  skipped: no cargo-nextest, which selects the tests" >&3; return; }
   outcome=$(bash tests/scripts/cuda-emulator.sh --test) || { echo "$outcome"; return 1; }
   case $outcome in skipped:*) echo "  $outcome" >&3; return ;; esac
   export LD_LIBRARY_PATH WISP_TEST_DEVICE=cuda WISP_TEST_SAMPLE CUDA_EMULATOR_ORDER
   LD_LIBRARY_PATH=$(bash tests/scripts/cuda-emulator.sh)
   for order in forward backward random:1; do
-    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at++ % every)) run_tests --test kernels -E 'package(wisp-tests)'
+    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at % every))
+    run_tests --test kernels -E 'package(wisp-tests)'
+    run_tests --test program --test engine -E "${models[at]}"
+    at=$((at + 1))
   done
-  CUDA_EMULATOR_ORDER=forward
-  for filter in "${@:2}"; do run_tests --test program --test engine -E "$filter"; done
 }
 
 # Every test that runs models, on adapters that all run kernels of one class and then of the other.
