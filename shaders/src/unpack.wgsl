@@ -29,9 +29,9 @@ fn unpacked(part: PackedPart) -> Part {
     return Part(numbers(part.q.xy, part.q.zw), part.scale, part.offset);
 }
 
-// The four bytes of a word, the lowest first.
-fn bytes(word: u32) -> vec4<u32> {
-    return (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu);
+// The four bytes of a word, the lowest first, as floats. `naga-cuda` knows this and `signed_bytes` by their form.
+fn unsigned_bytes(word: u32) -> vec4<f32> {
+    return vec4<f32>((vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu));
 }
 
 // The low nibbles of the four bytes of a word, the lowest first.
@@ -47,7 +47,7 @@ fn signed_bytes(word: u32) -> vec4<f32> {
 // The bytes of the words of a part, as floats: those of its first two groups, then those of its last two.
 fn numbers(low: vec2<u32>, high: vec2<u32>) -> array<vec4<f32>, 4> {
     return array(
-        vec4<f32>(bytes(low.x)), vec4<f32>(bytes(low.y)), vec4<f32>(bytes(high.x)), vec4<f32>(bytes(high.y)),
+        unsigned_bytes(low.x), unsigned_bytes(low.y), unsigned_bytes(high.x), unsigned_bytes(high.y),
     );
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::function::FunctionWriter;
+use crate::prelude::Section;
 use naga::{Expression, Handle, Scalar, ScalarKind, TypeInner};
 
 impl FunctionWriter<'_> {
@@ -27,6 +28,13 @@ impl FunctionWriter<'_> {
             kind,
             width: width.unwrap_or(from.width),
         };
+        if to == Scalar::F32
+            && width.is_some()
+            && let Some((word, function)) = self.bytes_of(value)
+        {
+            self.cx.include(Section::Bits);
+            return Ok(format!("{function}({})", self.expression(word)?));
+        }
         // Fails for types that do not exist here.
         self.cx.scalar_name(from)?;
         self.cx.scalar_name(to)?;

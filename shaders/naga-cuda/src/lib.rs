@@ -49,6 +49,7 @@
 
 mod access;
 mod atomics;
+mod bytes;
 mod cast;
 mod constants;
 mod context;

@@ -68,6 +68,11 @@ fn cooperative_matrices_are_tensor_core_tiles() {
 
 /// One instruction computes four products and adds a sum, unless another expression needs the products alone.
 #[test]
+fn bytes_become_floats_without_conversions() {
+    check("bytes", BoundsCheckPolicy::Unchecked, false);
+}
+
+#[test]
 fn dot_products_of_bytes_add_a_sum() {
     check("dots", BoundsCheckPolicy::Unchecked, false);
 }

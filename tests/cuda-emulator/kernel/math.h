@@ -66,6 +66,14 @@ WISP_MINMAX(unsigned)
 static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 
+/// Four of the eight bytes of `b` and `a`, chosen by the lowest three bits of the nibbles of `selector`.
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    unsigned long long both = static_cast<unsigned long long>(b) << 32 | a;
+    unsigned chosen = 0;
+    for (int i = 0; i < 4; i++) chosen |= static_cast<unsigned>(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    return chosen;
+}
+
 /// The sum of `c` and four products of bytes.
 static inline int __dp4a(int a, int b, int c) {
     unsigned sum = static_cast<unsigned>(c);

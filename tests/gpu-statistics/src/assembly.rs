@@ -19,6 +19,9 @@ pub struct Mix {
     pub dot_products: f64,
     /// Products of matrices; counted for NVIDIA only.
     pub matrix_products: f64,
+    /// Conversions between integers and floats, and functions such as roots, for which a multiprocessor has few lanes;
+    /// counted for NVIDIA only.
+    pub slow: f64,
 }
 
 /// A loop: the instructions from a label to the last branch back to it.
@@ -50,6 +53,7 @@ impl Mix {
             barriers: self.barriers * times,
             dot_products: self.dot_products * times,
             matrix_products: self.matrix_products * times,
+            slow: self.slow * times,
         }
     }
 }
@@ -63,6 +67,7 @@ impl AddAssign for Mix {
         self.barriers += other.barriers;
         self.dot_products += other.dot_products;
         self.matrix_products += other.matrix_products;
+        self.slow += other.slow;
     }
 }
 

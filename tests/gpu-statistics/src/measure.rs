@@ -35,6 +35,7 @@ pub fn row(
         row.set(Metric::LoopBytes, hot.per_unit.load_bytes);
         row.set(Metric::LoopDots, hot.per_unit.dot_products);
         row.set(Metric::LoopMatrices, hot.per_unit.matrix_products);
+        row.set(Metric::LoopSlow, hot.per_unit.slow);
         if hot.per_unit.loads > 0.0 {
             row.set(
                 Metric::LoadBytes,

@@ -35,6 +35,8 @@ pub enum Metric {
     LoopDots,
     /// Instructions for a unit of the hot loop's work that multiply matrices.
     LoopMatrices,
+    /// Instructions for a unit of the hot loop's work of which a multiprocessor executes an eighth as many as it issues.
+    LoopSlow,
 }
 
 /// Which of two values of a metric is better.
@@ -50,7 +52,7 @@ pub enum Better {
 
 impl Metric {
     /// All.
-    pub const ALL: [Metric; 16] = [
+    pub const ALL: [Metric; 17] = [
         Metric::Subgroup,
         Metric::Registers,
         Metric::Waves,
@@ -67,6 +69,7 @@ impl Metric {
         Metric::BusyLanes,
         Metric::LoopDots,
         Metric::LoopMatrices,
+        Metric::LoopSlow,
     ];
 
     /// The columns of AMD's table, in their order.
@@ -89,7 +92,7 @@ impl Metric {
 
     /// The columns of NVIDIA's table, in their order. Warps are of 32 lanes, and all instructions are issued by the same
     /// schedulers, so that those of the vector ALUs need no count.
-    pub const NVIDIA: [Metric; 13] = [
+    pub const NVIDIA: [Metric; 14] = [
         Metric::Registers,
         Metric::Waves,
         Metric::Spills,
@@ -99,6 +102,7 @@ impl Metric {
         Metric::LoopBarriers,
         Metric::Instructions,
         Metric::LoopInstructions,
+        Metric::LoopSlow,
         Metric::LoopDots,
         Metric::LoopMatrices,
         Metric::LoopBytes,
@@ -124,6 +128,7 @@ impl Metric {
             Metric::BusyLanes => "busy_lanes",
             Metric::LoopDots => "loop_dots",
             Metric::LoopMatrices => "loop_matrices",
+            Metric::LoopSlow => "loop_slow",
         }
     }
 

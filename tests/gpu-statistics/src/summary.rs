@@ -94,12 +94,12 @@ const NVIDIA: &[(&str, &str, Option<f64>)] = &[
 ];
 
 /// Writes a line for each kernel on NVIDIA's GPUs: instructions a unit of work and, for products of one token, for a byte
-/// of weights; the bytes of a load; registers, the warps of a multiprocessor, and bytes that are spilled.
+/// of weights, in all and slow ones; the bytes of a load; registers, the warps of a multiprocessor, and bytes that are spilled.
 pub fn nvidia(table: &Table) -> String {
     let [family] = nvidia::FAMILIES;
     let mut text = format!(
-        "| {family} | unit | instructions | a weight byte | bytes a load | registers | warps of 64 | spills |\n|{}\n",
-        "---|".repeat(8)
+        "| {family} | unit | instructions | a weight byte | slow, a weight byte | bytes a load | registers | warps of 64 | spills |\n|{}\n",
+        "---|".repeat(9)
     );
     for (about, kernel, bits) in NVIDIA {
         let row = table.rows.get(&Key {
@@ -109,14 +109,15 @@ pub fn nvidia(table: &Table) -> String {
         let get = |metric| row.and_then(|row| row.get(metric));
         let cell = |value: Option<f64>| value.map_or("–".into(), three_digits);
         let whole = |metric| get(metric).map_or("–".into(), |value| format!("{value}"));
-        let instructions = get(Metric::LoopInstructions);
-        let of_byte = instructions
-            .zip(*bits)
-            .map(|(instructions, bits)| instructions * 8.0 / bits);
+        let of_byte = |metric| {
+            let of_weight = get(metric).zip(*bits);
+            cell(of_weight.map(|(instructions, bits)| instructions * 8.0 / bits))
+        };
         let cells = [
             row.map_or("", |row| row.unit.as_str()).into(),
-            cell(instructions),
-            cell(of_byte),
+            cell(get(Metric::LoopInstructions)),
+            of_byte(Metric::LoopInstructions),
+            of_byte(Metric::LoopSlow),
             cell(get(Metric::LoadBytes)),
             whole(Metric::Registers),
             whole(Metric::Waves),

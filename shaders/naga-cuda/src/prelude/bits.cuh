@@ -64,6 +64,14 @@ W_FN vec<int, 4> w_unpack4_i8(unsigned a) {
   return {(int)(a << 24) >> 24, (int)(a << 16) >> 24, (int)(a << 8) >> 24, (int)a >> 24};
 }
 
+// The bytes of a word as floats, from those whose last byte they are: 2^23 more, and for signed bytes 128 more.
+template<int I> W_FN float w_above_2_23(unsigned a) { return __uint_as_float(__byte_perm(a, 0x4b000000u, 0x7440u + I)); }
+W_FN vec<float, 4> w_bytes_less(unsigned a, float b) {
+  return {w_above_2_23<0>(a) - b, w_above_2_23<1>(a) - b, w_above_2_23<2>(a) - b, w_above_2_23<3>(a) - b};
+}
+W_FN vec<float, 4> w_f32_bytes(unsigned a) { return w_bytes_less(a, 8388608.0f); }
+W_FN vec<float, 4> w_f32_signed_bytes(unsigned a) { return w_bytes_less(a ^ 0x80808080u, 8388736.0f); }
+
 // Fractions of one in 8 or 16 bits.
 W_FN int w_snorm(float a, float scale) { return (int)floorf(0.5f + scale * fminf(fmaxf(a, -1.0f), 1.0f)); }
 W_FN unsigned w_unorm(float a, float scale) { return (unsigned)floorf(0.5f + scale * fminf(fmaxf(a, 0.0f), 1.0f)); }

@@ -81,8 +81,13 @@ fn mix(opcode: &str) -> Mix {
         barriers: count(name == "BAR"),
         dot_products: count(name == "IDP"),
         matrix_products: count(matches!(name, "HMMA" | "IMMA" | "HGMMA")),
+        slow: count(SLOW.contains(&name)),
     }
 }
+
+/// What a multiprocessor executes for 16 lanes a clock, while it issues instructions for 128 (CUDA C++ Programming Guide,
+/// "Throughput of Native Arithmetic Instructions").
+const SLOW: [&str; 8] = ["I2F", "F2I", "F2F", "FRND", "MUFU", "POPC", "FLO", "BREV"];
 
 /// The bytes that a lane loads with an instruction, by the part of its name that is not 32 bits.
 const WIDTHS: [(&str, f64); 6] = [
@@ -112,6 +117,7 @@ mod tests {
         /*0050*/                   LDS.128 R12, [R9] ;
         /*0060*/                   IDP.4A.S8.S8 R10, R4, R12, R10 ;
         /*0070*/                   HMMA.16816.F32 R20, R4, R12, R20 ;
+        /*0078*/                   I2F.U8 R21, R20.B3 ;
         /*0080*/             @!P1  BRA `(.L_x_1) ;
         /*0090*/              @P2  BRA `(.L_x_0) ;
         /*00a0*/                   BRA.DIV ~URZ, `(.L_x_2) ;
@@ -142,13 +148,14 @@ mod tests {
             panic!("{listing}");
         };
         let own = Mix {
-            instructions: 4.0,
+            instructions: 5.0,
             dot_products: 1.0,
             matrix_products: 1.0,
+            slow: 1.0,
             ..Mix::default()
         };
         assert_eq!(inner.own, own);
-        assert_eq!(listing.total.instructions, 12.0);
+        assert_eq!(listing.total.instructions, 13.0);
     }
 
     #[test]
