@@ -12,6 +12,7 @@ use std::{
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_core::Stream;
+use web_time::Instant;
 use wisp_pipelines::{
     FinishReason, TokenScore,
     chat::{ChatEvent, ChatFormat, ChatParser},
@@ -20,7 +21,7 @@ use wisp_pipelines::{
 
 use crate::{
     Error,
-    timings::{Clock, Moment, RequestTimings},
+    timings::{Clock, RequestTimings},
 };
 
 /// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
@@ -219,7 +220,7 @@ impl EventSender {
     }
 
     /// Notes that a step which began at this moment computed something of the request.
-    pub fn note_begin(&self, step: Moment) {
+    pub fn note_begin(&self, step: Instant) {
         self.clock.note_begin(step);
     }
 

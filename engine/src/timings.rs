@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
+use web_time::Instant;
+
 /// How long the parts of a request took so far. The times are those at which the results of steps
-/// were read back from the device, so that they do not depend on when the caller receives events. A
-/// browser has no such clock, and there everything is `None` or 0.
+/// were read back from the device, so that they do not depend on when the caller receives events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestTimings {
@@ -39,7 +40,6 @@ impl RequestTimings {
     }
 
     /// Adds a step that gave the request `tokens` tokens, `elapsed` after its start.
-    #[cfg(not(target_arch = "wasm32"))]
     fn add(&mut self, tokens: usize, elapsed: Duration) {
         match self.first_token {
             None => self.first_token = Some(elapsed),
@@ -52,28 +52,10 @@ impl RequestTimings {
     }
 }
 
-/// A moment, which a browser does not know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    #[cfg(not(target_arch = "wasm32"))]
-    at: std::time::Instant,
-}
-
-impl Moment {
-    /// Returns the current moment.
-    pub fn now() -> Moment {
-        Moment {
-            #[cfg(not(target_arch = "wasm32"))]
-            at: std::time::Instant::now(),
-        }
-    }
-}
-
 /// The timings of a request, which the worker writes and the receiver of its events reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    #[cfg(not(target_arch = "wasm32"))]
-    start: std::time::Instant,
+    start: Instant,
     timings: Arc<Mutex<RequestTimings>>,
 }
 
@@ -81,28 +63,20 @@ impl Clock {
     /// Starts the time of a request.
     pub fn start() -> Clock {
         Clock {
-            #[cfg(not(target_arch = "wasm32"))]
-            start: std::time::Instant::now(),
+            start: Instant::now(),
             timings: Arc::default(),
         }
     }
 
     /// Notes that a step which began at this moment computed something of the request.
-    pub fn note_begin(&self, step: Moment) {
-        #[cfg(not(target_arch = "wasm32"))]
-        self.lock()
-            .queued
-            .get_or_insert(step.at.saturating_duration_since(self.start));
-        #[cfg(target_arch = "wasm32")]
-        let Moment {} = step;
+    pub fn note_begin(&self, step: Instant) {
+        let since = step.saturating_duration_since(self.start);
+        self.lock().queued.get_or_insert(since);
     }
 
     /// Notes a step that gave the request `tokens` tokens.
     pub fn note(&self, tokens: usize) {
-        #[cfg(not(target_arch = "wasm32"))]
         self.lock().add(tokens, self.start.elapsed());
-        #[cfg(target_arch = "wasm32")]
-        let _ = tokens;
     }
 
     /// Returns the timings so far.

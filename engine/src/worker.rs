@@ -14,6 +14,7 @@ use futures_channel::{
     oneshot,
 };
 use futures_core::Stream;
+use web_time::Instant;
 use wisp_pipelines::{
     FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEncoder, TextEvent,
     TextGenerator, Utilization,
@@ -23,7 +24,6 @@ use wisp_types::BoxFuture;
 use crate::{
     error::Error,
     events::{Event, EventSender, Usage},
-    timings::Moment,
 };
 
 /// Work with exclusive access to a generator or an encoder.
@@ -236,7 +236,7 @@ impl Worker {
     }
 
     async fn step(&mut self) {
-        let begin = Moment::now();
+        let begin = Instant::now();
         let step = match self.generator.next_events().await {
             Ok(step) => step,
             Err(error) => return self.fail(error),

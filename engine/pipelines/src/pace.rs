@@ -27,10 +27,6 @@ impl Pace {
     /// Creates the pace of a device that has not been measured. `splits_prompts` is false for models
     /// that compute whole prompts.
     pub fn new(splits_prompts: bool) -> Pace {
-        if cfg!(target_arch = "wasm32") {
-            // There is no clock.
-            return Pace::unlimited();
-        }
         Pace {
             prompt_tokens: match splits_prompts {
                 true => TILE,
@@ -101,28 +97,6 @@ fn next(work: u64, seconds: f64) -> u64 {
     let fitting = work as f64 / seconds * STEP_SECONDS;
     // A conversion of a float saturates.
     (fitting as u64).min(work.saturating_mul(GROWTH))
-}
-
-/// Measures the seconds of a step; none in a browser, which has no such clock.
-pub(crate) struct Timer {
-    #[cfg(not(target_arch = "wasm32"))]
-    since: std::time::Instant,
-}
-
-impl Timer {
-    pub fn start() -> Timer {
-        Timer {
-            #[cfg(not(target_arch = "wasm32"))]
-            since: std::time::Instant::now(),
-        }
-    }
-
-    pub fn seconds(&self) -> f64 {
-        #[cfg(not(target_arch = "wasm32"))]
-        return self.since.elapsed().as_secs_f64();
-        #[cfg(target_arch = "wasm32")]
-        return 0.0;
-    }
 }
 
 #[cfg(test)]

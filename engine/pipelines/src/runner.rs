@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use web_time::Instant;
 use wisp_session::InferenceSession;
 use wisp_shaders::params::SampleSettings;
 
@@ -9,7 +10,6 @@ use super::{
     ModelInputs, ModelOutputs, PipelineError, PipelineModel, RequestId,
     batch::{Batch, SequenceOutput},
     log_probabilities::TokenScore,
-    pace::Timer,
     sampler::{NO_TOKEN, SampledTokens, Sampler},
 };
 
@@ -23,8 +23,8 @@ pub(crate) struct Runner {
 /// A batch whose steps were all submitted, and whose sampled tokens are on their way from the device.
 pub(crate) struct SubmittedBatch {
     pub(crate) batch: Batch,
-    /// Measures how long the batch takes.
-    pub(crate) timer: Timer,
+    /// When the device began with it.
+    pub(crate) since: Instant,
     /// The inputs of the batch's last step, until the batch that continues from its tokens takes them.
     pub(crate) last_inputs: Option<ModelInputs>,
     sampled: SampledTokens,
@@ -125,7 +125,7 @@ impl Runner {
         mut inputs: ModelInputs,
         mut mask: impl FnMut(RequestId, &mut [u32]),
     ) -> Result<SubmittedBatch, PipelineError> {
-        let timer = Timer::start();
+        let since = Instant::now();
         let steps = batch.steps.max(1);
         for step in 0..steps {
             if step > 0 {
@@ -147,7 +147,7 @@ impl Runner {
         };
         Ok(SubmittedBatch {
             batch,
-            timer,
+            since,
             last_inputs: Some(inputs),
             sampled,
         })

@@ -9,13 +9,14 @@ mod tune;
 
 use std::collections::{HashMap, VecDeque};
 
+use web_time::Instant;
 use wisp_session::{InferenceSession, OnProgress};
 
 use super::{
     CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, PipelineModel,
     TextProcessor,
     kv_cache::PrefixHits,
-    pace::{Pace, Timer},
+    pace::Pace,
     request::{Request, RequestId},
     runner::{Runner, SubmittedBatch},
     scheduler::{Scheduler, StepEvents},
@@ -239,16 +240,16 @@ impl TextGenerator {
             return Ok(StepEvents::default());
         };
         let outputs = oldest.outputs().await;
-        let Some(SubmittedBatch { batch, timer, .. }) = self.submitted.pop_front() else {
+        let Some(SubmittedBatch { batch, since, .. }) = self.submitted.pop_front() else {
             return Ok(StepEvents::default());
         };
         if let Some(next) = self.submitted.front_mut() {
             // The device begins with it now.
-            next.timer = Timer::start();
+            next.since = Instant::now();
         }
         match outputs {
             Ok(outputs) => {
-                self.pace.observe(&batch, timer.seconds());
+                self.pace.observe(&batch, since.elapsed().as_secs_f64());
                 Ok(self.scheduler.accept(&batch, outputs))
             }
             Err(source) => Err(self.fail(&batch.requests(), source)),

@@ -1,5 +1,6 @@
 //! Compiling a graph, and the pipelines of its kernels.
 
+use web_time::Instant;
 use wisp_graph::Graph;
 use wisp_shaders::Kernel;
 use wisp_types::Capabilities;
@@ -9,7 +10,6 @@ use crate::{
     debug::{LogLevel, Subject},
     error::SessionError,
     session::InferenceSession,
-    times::Stopwatch,
 };
 
 impl InferenceSession {
@@ -40,12 +40,12 @@ impl InferenceSession {
         compiled: &CompiledModel,
         kernels: impl Iterator<Item = &'static Kernel>,
     ) -> Result<(), SessionError> {
-        let since = Stopwatch::start();
+        let since = Instant::now();
         let pipelines = compile_kernels(self, compiled, kernels.collect())?;
         self.programs.save_pipelines(&self.device);
         self.programs.count(|times| {
             times.pipelines += pipelines;
-            times.pipeline_seconds += since.seconds();
+            times.pipeline_seconds += since.elapsed().as_secs_f64();
         });
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use web_time::Instant;
+
 use crate::{
     bind::{self, Choice, Memory},
     compiled::CompiledModel,
@@ -12,7 +14,6 @@ use crate::{
     profiler::Profiler,
     recording::Recording,
     session::InferenceSession,
-    times::Stopwatch,
     weights::DeviceWeights,
 };
 use wisp_compiler::{Port, Program};
@@ -56,7 +57,7 @@ impl Model {
             name: name.into(),
         })?;
         session.prepare_kernels(compiled, program.kernels_within(&max_dims))?;
-        let loading = Stopwatch::start();
+        let loading = Instant::now();
         let memory = Memory::new(device, &program, &max_dims, weights, options, loaded).await?;
         let choices = program
             .calls

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use web_time::Instant;
 use wisp_compiler::{Switches, Tuning, compile_with};
 use wisp_device::Device;
 use wisp_graph::Graph;
@@ -10,7 +11,7 @@ use wisp_types::Capabilities;
 use crate::{
     compiled::{self, CompiledModel, CompiledModule},
     error::SessionError,
-    times::{StartTimes, Stopwatch},
+    times::StartTimes,
 };
 
 /// Compiles a session's programs or finds them, and keeps the compiler's switches and the times.
@@ -78,8 +79,8 @@ impl ProgramSource {
     }
 
     /// Adds the time since a model's weights began to load.
-    pub fn loaded(&self, since: Stopwatch) {
-        self.count(|times| times.weights_seconds += since.seconds());
+    pub fn loaded(&self, since: Instant) {
+        self.count(|times| times.weights_seconds += since.elapsed().as_secs_f64());
     }
 
     /// Takes a graph's program from the precompiled ones or from the cache, or compiles it.
@@ -88,7 +89,7 @@ impl ProgramSource {
         graph: &Graph,
         target: &Capabilities,
     ) -> Result<CompiledModel, SessionError> {
-        let since = Stopwatch::start();
+        let since = Instant::now();
         let (compiled, found) = match &self.precompiled {
             Some(precompiled) => (precompiled.model_of(graph)?.clone(), true),
             None => self.find_or_compile(graph, target)?,
@@ -106,7 +107,7 @@ impl ProgramSource {
         self.count(|times| {
             times.programs_cached += u32::from(found);
             times.programs_compiled += u32::from(!found);
-            times.compile_seconds += since.seconds();
+            times.compile_seconds += since.elapsed().as_secs_f64();
         });
         Ok(compiled)
     }

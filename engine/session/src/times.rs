@@ -1,7 +1,6 @@
 //! What a session spends before its first run.
 
-/// The time that a session spent on compiling and loading. In a browser, which has no such clock, all
-/// seconds are 0.
+/// The time that a session spent on compiling and loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct StartTimes {
     /// Seconds from graphs to programs.
@@ -16,26 +15,4 @@ pub struct StartTimes {
     pub pipelines: u32,
     /// Seconds of reading weights and uploading them.
     pub weights_seconds: f64,
-}
-
-/// Measures seconds, except in a browser.
-pub(crate) struct Stopwatch {
-    #[cfg(not(target_arch = "wasm32"))]
-    since: std::time::Instant,
-}
-
-impl Stopwatch {
-    pub fn start() -> Stopwatch {
-        Stopwatch {
-            #[cfg(not(target_arch = "wasm32"))]
-            since: std::time::Instant::now(),
-        }
-    }
-
-    pub fn seconds(&self) -> f64 {
-        #[cfg(not(target_arch = "wasm32"))]
-        return self.since.elapsed().as_secs_f64();
-        #[cfg(target_arch = "wasm32")]
-        return 0.0;
-    }
 }

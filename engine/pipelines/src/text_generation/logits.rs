@@ -2,11 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use web_time::Instant;
+
 use super::TextGenerator;
-use crate::{
-    Adapter, Batch, BatchSequence, PipelineError, RequestError,
-    pace::{Timer, part_of_prompt},
-};
+use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError, pace::part_of_prompt};
 
 impl TextGenerator {
     /// Like [`Self::logits`], but blocks the thread.
@@ -87,9 +86,9 @@ impl TextGenerator {
                 sequences: vec![sequence],
                 steps: 1,
             };
-            let timer = Timer::start();
+            let since = Instant::now();
             let logits = self.runner.execute(&batch).await?.logits.to_host().await?;
-            self.pace.observe(&batch, timer.seconds());
+            self.pace.observe(&batch, since.elapsed().as_secs_f64());
             let logits = logits.as_f32().unwrap_or_default();
             if logits.iter().any(|logit| !logit.is_finite()) {
                 return Err(PipelineError::NotFinite { request: None });
