@@ -29,7 +29,8 @@ fn unpacked(part: PackedPart) -> Part {
     return Part(numbers(part.q.xy, part.q.zw), part.scale, part.offset);
 }
 
-// The four bytes of a word, the lowest first, as floats. `naga-cuda` knows this and `signed_bytes` by their form.
+// The four bytes of a word, the lowest first, as floats. `naga-cuda` recognises this expression and that of
+// `signed_bytes`.
 fn unsigned_bytes(word: u32) -> vec4<f32> {
     return vec4<f32>((vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu));
 }

@@ -215,6 +215,16 @@ impl Backend for FaultyDevice {
         self.inner.record(dispatches)
     }
 
+    fn prepare(&self, dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
+        self.inner.prepare(dispatches)
+    }
+
+    fn replay(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
+        self.faults
+            .check(FaultPoint::Submission, "a submission", 0)?;
+        self.inner.replay(prepared)
+    }
+
     fn submit(&self) -> Result<(), DeviceError> {
         self.faults
             .check(FaultPoint::Submission, "a submission", 0)?;

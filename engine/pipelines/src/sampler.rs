@@ -184,19 +184,18 @@ impl Sampler {
     }
 
     /// Writes which tokens may be sampled in the constrained sequences of a batch. `mask` computes a bit for each
-    /// token of a request's sequence.
+    /// token of a request's sequence; before it is asked, the work recorded so far is submitted, so that the device
+    /// computes the logits meanwhile.
     pub(crate) fn write_masks(
         &self,
         batch: &Batch,
         mut mask: impl FnMut(RequestId, &mut [u32]),
     ) -> Result<(), PipelineError> {
         let words = mask_words(self.vocab);
-        let constrained = batch.sequences.iter().filter(|part| part.constrained);
-        if constrained.clone().next().is_some() {
-            // The device computes the logits meanwhile.
+        if batch.sequences.iter().any(|part| part.constrained) {
             self.model.device().submit().map_err(SessionError::from)?;
         }
-        for part in constrained {
+        for part in batch.sequences.iter().filter(|part| part.constrained) {
             let mut bits = vec![0; words as usize];
             mask(part.id, &mut bits);
             let first = u64::from(part.slot) * words;

@@ -28,6 +28,9 @@ impl FunctionWriter<'_> {
             kind,
             width: width.unwrap_or(from.width),
         };
+        // Fails for types that do not exist here.
+        self.cx.scalar_name(from)?;
+        self.cx.scalar_name(to)?;
         if to == Scalar::F32
             && width.is_some()
             && let Some((word, function)) = self.bytes_of(value)
@@ -35,9 +38,6 @@ impl FunctionWriter<'_> {
             self.cx.include(Section::Bits);
             return Ok(format!("{function}({})", self.expression(word)?));
         }
-        // Fails for types that do not exist here.
-        self.cx.scalar_name(from)?;
-        self.cx.scalar_name(to)?;
         let name = match (kind, to.width) {
             (ScalarKind::Float, 2) => "f16",
             (ScalarKind::Float, _) => "f32",

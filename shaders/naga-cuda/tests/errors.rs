@@ -64,6 +64,17 @@ fn wide_types_are_named_at_their_use() {
         "the type u64",
         4,
     );
+    // Nor are they hidden in what looks like the conversion of bytes.
+    assert_unsupported(
+        "@group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
+         @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+         @compute @workgroup_size(1)
+         fn main() {
+             x[0] = vec4<f32>(vec4<i64>(vec4(y[0]) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
+         }",
+        "the type i64",
+        5,
+    );
 }
 
 #[test]

@@ -66,12 +66,12 @@ fn cooperative_matrices_are_tensor_core_tiles() {
     check("cooperative", BoundsCheckPolicy::Unchecked, false);
 }
 
-/// One instruction computes four products and adds a sum, unless another expression needs the products alone.
 #[test]
 fn bytes_become_floats_without_conversions() {
     check("bytes", BoundsCheckPolicy::Unchecked, false);
 }
 
+/// One instruction computes four products and adds a sum, unless another expression needs the products alone.
 #[test]
 fn dot_products_of_bytes_add_a_sum() {
     check("dots", BoundsCheckPolicy::Unchecked, false);

@@ -106,6 +106,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("Q4_K, one token, int8: three instructions a weight byte", "matmul_int8.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
     goal("Q6_K, one token, int8: three instructions a weight byte", "matmul_int8.q6_k.matvec1", Metric::LoopInstructions, three_a_byte(6.5625), SM_80),
     goal("Q8_0, one token, int8: three instructions a weight byte", "matmul_int8.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), SM_80),
+    // Those of scales remain.
+    goal("one token: conversions a weight", "matmul.*.matvec1", Metric::LoopSlow, [0.125], SM_80),
     goal("one token, exact: 16 bytes a load", "matmul.*.matvec1", Metric::LoadBytes, [16.0], NONE),
     goal("one token, int8: 16 bytes a load", "matmul_int8.*.matvec1", Metric::LoadBytes, [16.0], NONE),
     goal("many tokens: 16 bytes a load", "matmul*tile64x64", Metric::LoadBytes, [16.0], NONE),

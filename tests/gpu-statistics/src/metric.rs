@@ -35,7 +35,7 @@ pub enum Metric {
     LoopDots,
     /// Instructions for a unit of the hot loop's work that multiply matrices.
     LoopMatrices,
-    /// Instructions for a unit of the hot loop's work of which a multiprocessor executes an eighth as many as it issues.
+    /// Instructions for a unit of the hot loop's work that run at an eighth of the issue rate.
     LoopSlow,
 }
 

@@ -185,20 +185,28 @@ mod emulated {
         );
     }
 
+    /// Returns the tokens of 7 times 4 decode steps on the emulated device, where a call of the driver fails.
+    fn of_many_steps(folder: &Path, failing: &str) -> serde_json::Value {
+        let flags = ["-n", "29", "--max-num-steps", "4", "--device", "cuda"];
+        let args = [&["generate", "--json"], &flags[..], &[PROMPT]].concat();
+        tokens(run_in(folder, &args, &[("CUDA_EMULATOR_FAIL", failing)]))
+    }
+
     #[test]
     fn several_decode_steps_are_one_launch() {
         let Some(folder) = emulator() else { return };
-        // 12 times 4 steps; a graph for each step and another for its sampling would be 96 launches.
-        let flags = ["-n", "49", "--max-num-steps", "4"];
-        let failing = ("CUDA_EMULATOR_FAIL", "cuGraphLaunch:32:LAUNCH_FAILED");
-        let fixed = ["generate", "--json", "--device"];
-        let expected = tokens(run([&fixed[..], &["host"], &flags, &[PROMPT]].concat()));
-        let launched = run_in(
-            folder,
-            &[&fixed[..], &["cuda"], &flags, &[PROMPT]].concat(),
-            &[failing],
+        let host = ["generate", "--json", "--device", "host", "-n", "29", PROMPT];
+        let expected = tokens(run(host));
+        // A graph for each step and another for its sampling would be 56 launches.
+        assert_eq!(
+            of_many_steps(folder, "cuGraphLaunch:26:LAUNCH_FAILED"),
+            expected
         );
-        assert_eq!(tokens(launched), expected);
+        // Where there is no memory for a graph, of a step or of several, they are launched without.
+        for graph in 1..=3 {
+            let failing = format!("cuGraphInstantiateWithFlags:{graph}:OUT_OF_MEMORY");
+            assert_eq!(of_many_steps(folder, &failing), expected, "{graph}");
+        }
     }
 
     #[test]

@@ -120,7 +120,8 @@ impl Backend for CudaDevice {
     }
 
     fn prepare(&self, dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
-        self.captured(dispatches).map(Some)
+        // Without a graph, for which memory may be short, the dispatches are launched one by one; a lost device shows then.
+        Ok(self.captured(dispatches).ok())
     }
 
     fn replay(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
@@ -153,6 +154,8 @@ impl Backend for CudaDevice {
     }
 
     fn free_memory(&self) -> Option<u64> {
+        // What was only recorded keeps the memory of models that were dropped. An error shows at the next call.
+        let _ = self.begin(SUBMISSION);
         let (free, _) = self.stream.context().mem_get_info().ok()?;
         Some(free as u64)
     }

@@ -21,7 +21,7 @@ pub(super) struct CudaDevice {
     pub errors: Errors,
     /// Everything that the device does, in order.
     pub stream: Arc<CudaStream>,
-    /// Dropped before the kernels that they launch.
+    /// Dropped before the kernels: a graph of several others keeps none.
     pub graphs: Mutex<Graphs>,
     pub staging: Mutex<Staging>,
     pub readback: Arc<PinnedPool>,

@@ -55,14 +55,14 @@ pub(super) struct Graphs {
 /// Graphs that were launched one after the other.
 #[derive(Debug)]
 struct Series {
-    /// Not kept: the memory that they use is freed when their owner drops them.
+    /// Weak, so that a series does not keep the memory that they use.
     parts: Vec<Weak<Graph>>,
-    /// All of them, from the second time on.
+    /// One graph of all parts, captured when they are launched for the second time.
     whole: Option<SendGraph>,
 }
 
 impl Series {
-    fn is(&self, parts: &[Arc<Graph>]) -> bool {
+    fn matches(&self, parts: &[Arc<Graph>]) -> bool {
         let same = |(weak, part): (&Weak<Graph>, &Arc<Graph>)| weak.as_ptr() == Arc::as_ptr(part);
         self.parts.len() == parts.len() && self.parts.iter().zip(parts).all(same)
     }
@@ -141,34 +141,44 @@ impl CudaDevice {
 
     /// Launches what was recorded: several graphs at once if they were launched in this order before.
     pub fn launch_recorded(&self) -> Result<(), DeviceError> {
+        // Dropped after the lock is released: its memory may be freed, which waits for the device.
+        let recorded: Vec<Arc<Graph>>;
         let mut graphs = self.graphs();
-        let recorded = std::mem::take(&mut graphs.recorded);
-        if recorded.len() > 1 {
-            graphs.series.retain(Series::is_alive);
-            let known = graphs.series.iter().position(|series| series.is(&recorded));
-            let mut series = known.and_then(|at| graphs.series.remove(at));
-            if let Some(series @ Series { whole: None, .. }) = &mut series {
-                let dispatches = recorded.iter().flat_map(|graph| &graph.dispatches);
-                series.whole = Some(self.capture(&graphs, dispatches)?);
-            }
-            let series = series.unwrap_or_else(|| Series {
-                parts: recorded.iter().map(Arc::downgrade).collect(),
-                whole: None,
-            });
-            if graphs.series.len() == MAX_SERIES {
-                graphs.series.pop_front();
-            }
-            graphs.series.push_back(series);
-            if let Some(Series {
-                whole: Some(whole), ..
-            }) = graphs.series.back()
-            {
-                return self.launch_graph(whole);
-            }
+        recorded = std::mem::take(&mut graphs.recorded);
+        graphs.series.retain(Series::is_alive);
+        if recorded.len() > 1
+            && let Some(whole) = self.whole_of(&mut graphs, &recorded)
+        {
+            return self.launch_graph(whole);
         }
         recorded
             .iter()
             .try_for_each(|graph| self.launch_graph(&graph.graph))
+    }
+
+    /// Returns one graph of several, from the second time on that they are launched in this order. If it cannot be
+    /// captured, for example because memory is short, there is none, and the parts do as well.
+    fn whole_of<'a>(&self, graphs: &'a mut Graphs, parts: &[Arc<Graph>]) -> Option<&'a SendGraph> {
+        let known = graphs
+            .series
+            .iter()
+            .position(|series| series.matches(parts));
+        let series = match known.and_then(|at| graphs.series.remove(at)) {
+            None => Series {
+                parts: parts.iter().map(Arc::downgrade).collect(),
+                whole: None,
+            },
+            Some(Series { parts: weak, whole }) => {
+                let dispatches = parts.iter().flat_map(|graph| &graph.dispatches);
+                let whole = whole.or_else(|| self.capture(graphs, dispatches).ok());
+                Series { parts: weak, whole }
+            }
+        };
+        if graphs.series.len() == MAX_SERIES {
+            graphs.series.pop_front();
+        }
+        graphs.series.push_back(series);
+        graphs.series.back()?.whole.as_ref()
     }
 
     /// Launches a graph whose kernels and memory somebody keeps until it returns.

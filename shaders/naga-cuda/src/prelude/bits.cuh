@@ -64,7 +64,8 @@ W_FN vec<int, 4> w_unpack4_i8(unsigned a) {
   return {(int)(a << 24) >> 24, (int)(a << 16) >> 24, (int)(a << 8) >> 24, (int)a >> 24};
 }
 
-// The bytes of a word as floats, from those whose last byte they are: 2^23 more, and for signed bytes 128 more.
+// Converts the bytes of a word to floats without I2F: the float with the bits 0x4b0000XX is 2^23 + XX. Signed bytes get 128
+// added first.
 template<int I> W_FN float w_above_2_23(unsigned a) { return __uint_as_float(__byte_perm(a, 0x4b000000u, 0x7440u + I)); }
 W_FN vec<float, 4> w_bytes_less(unsigned a, float b) {
   return {w_above_2_23<0>(a) - b, w_above_2_23<1>(a) - b, w_above_2_23<2>(a) - b, w_above_2_23<3>(a) - b};

@@ -85,7 +85,7 @@ fn mix(opcode: &str) -> Mix {
     }
 }
 
-/// What a multiprocessor executes for 16 lanes a clock, while it issues instructions for 128 (CUDA C++ Programming Guide,
+/// What runs for 16 lanes a clock, while a multiprocessor issues instructions for 128 (CUDA C++ Programming Guide,
 /// "Throughput of Native Arithmetic Instructions").
 const SLOW: [&str; 8] = ["I2F", "F2I", "F2F", "FRND", "MUFU", "POPC", "FLO", "BREV"];
 
