@@ -18,9 +18,11 @@ export interface EngineOptions {
   maxLength?: number;
   /** Maximum number of sequences in a batch. Default: 1. */
   maxBatch?: number;
-  /** Maximum prompt tokens per submission. Default: 128. */
+  /** Maximum prompt tokens per submission, which takes fewer if the device needs more than about a second for them.
+   *  Default: 128. */
   maxStepTokens?: number;
-  /** Tokens sampled per submission. Default: 8. Fewer react to cancellation sooner, more are faster. */
+  /** Maximum tokens sampled per submission, which takes about a second at most. Default: 8. Fewer react to cancellation
+   *  sooner, more are faster. */
   maxSteps?: number;
   /** The format of the KV cache. Default: `float16`. `float32` needs twice the memory, and gives the same tokens as
    *  every other device; `q8_0` needs little more than a quarter of that. */

@@ -10,6 +10,8 @@ use wisp_types::{BoxFuture, DeviceInfo};
 
 use super::{
     device::{CudaDevice, SUBMISSION},
+    graph::{self, Graph},
+    launch::launch_all,
     objects::{Bound, CudaBindGroup, CudaBuffer, buffer_of},
 };
 use crate::{
@@ -116,16 +118,22 @@ impl Backend for CudaDevice {
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
         self.begin(SUBMISSION)?;
-        self.launch_all(&self.stream, dispatches)
+        launch_all(&self.errors, &self.stream, dispatches)
     }
 
     fn prepare(&self, dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
         // Without a graph, for which memory may be short, the dispatches are launched one by one; a lost device shows then.
-        Ok(self.captured(dispatches).ok())
+        let graph = self.graphs().captured(dispatches).ok();
+        Ok(graph.map(|graph| BackendObject::new(Arc::new(graph))))
     }
 
     fn replay(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
-        self.record_graph(prepared)
+        let graph: &Arc<Graph> = prepared.get(graph::WHAT)?;
+        let is_full = self.graphs().record(graph);
+        match is_full {
+            true => self.begin(graph::WHAT),
+            false => Ok(()),
+        }
     }
 
     fn submit(&self) -> Result<(), DeviceError> {

@@ -6,8 +6,13 @@ use cudarc::driver::{CudaEvent, CudaStream};
 use wisp_types::DeviceInfo;
 
 use super::{
-    compile::Compiler, errors::Errors, graph::Graphs, objects::CudaKernel, pinned::PinnedPool,
-    staging::Staging, waiter::Waiter,
+    compile::Compiler,
+    errors::Errors,
+    graph::{Graph, Graphs},
+    objects::CudaKernel,
+    pinned::PinnedPool,
+    staging::Staging,
+    waiter::Waiter,
 };
 use crate::{compiled::Compiled, error::DeviceError};
 
@@ -36,7 +41,16 @@ impl CudaDevice {
     pub fn begin(&self, what: &str) -> Result<(), DeviceError> {
         let bound = self.stream.context().bind_to_thread();
         self.errors.check(what, bound)?;
-        self.launch_recorded()
+        // Dropped after the lock is released: its memory may be freed, which waits for the device.
+        let recorded: Vec<Arc<Graph>>;
+        let mut graphs = self.graphs();
+        recorded = graphs.take();
+        graphs.launch(&recorded)
+    }
+
+    pub fn graphs(&self) -> MutexGuard<'_, Graphs> {
+        // Poisoning is harmless: a capture that was not ended makes the next one fail, which is no error.
+        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn staging(&self) -> MutexGuard<'_, Staging> {

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use cudarc::driver::{
@@ -11,8 +11,11 @@ use cudarc::driver::{
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
-use super::device::CudaDevice;
-use crate::{error::DeviceError, object::BackendObject, pipeline::Dispatch};
+use super::{errors::Errors, launch::launch_all};
+use crate::{error::DeviceError, pipeline::Dispatch};
+
+/// What errors call a graph.
+pub(super) const WHAT: &str = "a graph of kernels";
 
 /// Recorded dispatches after which they are launched without being asked for, so that the device does not idle
 /// while much is recorded.
@@ -45,6 +48,8 @@ impl fmt::Debug for SendGraph {
 /// those of a few decode steps and their sampling.
 #[derive(Debug)]
 pub(super) struct Graphs {
+    errors: Errors,
+    stream: Arc<CudaStream>,
     /// Takes launches that are to become a graph.
     capture: Arc<CudaStream>,
     recorded: Vec<Arc<Graph>>,
@@ -73,112 +78,93 @@ impl Series {
 }
 
 impl Graphs {
-    /// Creates the state of a device; launches are captured on a stream of their own.
-    pub fn new(capture: Arc<CudaStream>) -> Graphs {
+    /// Creates the state of a device, whose work goes to `stream`; launches are captured on a stream of their own.
+    pub fn new(errors: &Errors, stream: &Arc<CudaStream>, capture: Arc<CudaStream>) -> Graphs {
         Graphs {
+            errors: errors.clone(),
+            stream: stream.clone(),
             capture,
             recorded: Vec::new(),
             series: VecDeque::new(),
         }
     }
 
-    fn is_full(&self) -> bool {
+    /// Captures dispatches as a graph.
+    pub fn captured(&self, dispatches: &[Dispatch]) -> Result<Graph, DeviceError> {
+        Ok(Graph {
+            graph: self.capture(dispatches)?,
+            dispatches: dispatches.to_vec(),
+        })
+    }
+
+    /// Records a graph. Returns true if what was recorded should be launched now.
+    pub fn record(&mut self, graph: &Arc<Graph>) -> bool {
+        self.recorded.push(graph.clone());
         let recorded = self.recorded.iter().map(|graph| graph.dispatches.len());
         recorded.sum::<usize>() >= MAX_DISPATCHES
     }
-}
 
-const WHAT: &str = "a graph of kernels";
-
-impl CudaDevice {
-    fn graphs(&self) -> MutexGuard<'_, Graphs> {
-        // Poisoning is harmless: a capture that was not ended makes the next one fail, which is an error.
-        self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns what was recorded, for [`Self::launch`].
+    pub fn take(&mut self) -> Vec<Arc<Graph>> {
+        std::mem::take(&mut self.recorded)
     }
 
-    /// Captures dispatches as a graph.
-    pub fn captured(&self, dispatches: &[Dispatch]) -> Result<BackendObject, DeviceError> {
-        Ok(BackendObject::new(Arc::new(Graph {
-            graph: self.capture(&self.graphs(), dispatches)?,
-            dispatches: dispatches.to_vec(),
-        })))
-    }
-
-    fn capture<'a>(
-        &self,
-        graphs: &Graphs,
-        dispatches: impl IntoIterator<Item = &'a Dispatch>,
-    ) -> Result<SendGraph, DeviceError> {
-        let stream = &graphs.capture;
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        self.errors.check(WHAT, stream.begin_capture(mode))?;
-        let launched = self.launch_all(stream, dispatches);
-        // A capture is ended even if a launch failed.
-        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
-        launched?;
-        let graph = self.errors.check(WHAT, graph)?;
-        let graph = graph.ok_or_else(|| DeviceError::Validation {
-            what: WHAT.into(),
-            device: self.info.name.clone(),
-            message: "the driver captured nothing".into(),
-        })?;
-        Ok(SendGraph(graph))
-    }
-
-    /// Records a graph. [`Self::launch_recorded`] launches it.
-    pub fn record_graph(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
-        let graph: &Arc<Graph> = prepared.get(WHAT)?;
-        let is_full = {
-            let mut graphs = self.graphs();
-            graphs.recorded.push(graph.clone());
-            graphs.is_full()
-        };
-        match is_full {
-            true => self.begin(WHAT),
-            false => Ok(()),
-        }
-    }
-
-    /// Launches what was recorded: several graphs at once if they were launched in this order before.
-    pub fn launch_recorded(&self) -> Result<(), DeviceError> {
-        // Dropped after the lock is released: its memory may be freed, which waits for the device.
-        let recorded: Vec<Arc<Graph>>;
-        let mut graphs = self.graphs();
-        recorded = std::mem::take(&mut graphs.recorded);
-        graphs.series.retain(Series::is_alive);
-        if recorded.len() > 1
-            && let Some(whole) = self.whole_of(&mut graphs, &recorded)
-        {
-            return self.launch_graph(whole);
+    /// Launches graphs in their order: as one if they were launched in this order before. The device must be current.
+    pub fn launch(&mut self, recorded: &[Arc<Graph>]) -> Result<(), DeviceError> {
+        self.series.retain(Series::is_alive);
+        if recorded.len() > 1 {
+            self.note_series(recorded);
+            if let Some(Series {
+                whole: Some(whole), ..
+            }) = self.series.back()
+            {
+                return self.launch_graph(whole);
+            }
         }
         recorded
             .iter()
             .try_for_each(|graph| self.launch_graph(&graph.graph))
     }
 
-    /// Returns one graph of several, from the second time on that they are launched in this order. If it cannot be
-    /// captured, for example because memory is short, there is none, and the parts do as well.
-    fn whole_of<'a>(&self, graphs: &'a mut Graphs, parts: &[Arc<Graph>]) -> Option<&'a SendGraph> {
-        let known = graphs
-            .series
-            .iter()
-            .position(|series| series.matches(parts));
-        let series = match known.and_then(|at| graphs.series.remove(at)) {
+    /// Makes the series of some graphs the most recent one, with one graph of all from the second time on that they are
+    /// launched in this order. If it cannot be captured, for example because memory is short, the parts do as well.
+    fn note_series(&mut self, parts: &[Arc<Graph>]) {
+        let known = self.series.iter().position(|series| series.matches(parts));
+        let series = match known.and_then(|at| self.series.remove(at)) {
             None => Series {
                 parts: parts.iter().map(Arc::downgrade).collect(),
                 whole: None,
             },
             Some(Series { parts: weak, whole }) => {
                 let dispatches = parts.iter().flat_map(|graph| &graph.dispatches);
-                let whole = whole.or_else(|| self.capture(graphs, dispatches).ok());
+                let whole = whole.or_else(|| self.capture(dispatches).ok());
                 Series { parts: weak, whole }
             }
         };
-        if graphs.series.len() == MAX_SERIES {
-            graphs.series.pop_front();
+        if self.series.len() == MAX_SERIES {
+            self.series.pop_front();
         }
-        graphs.series.push_back(series);
-        graphs.series.back()?.whole.as_ref()
+        self.series.push_back(series);
+    }
+
+    fn capture<'a>(
+        &self,
+        dispatches: impl IntoIterator<Item = &'a Dispatch>,
+    ) -> Result<SendGraph, DeviceError> {
+        let (stream, errors) = (&self.capture, &self.errors);
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        errors.check(WHAT, stream.begin_capture(mode))?;
+        let launched = launch_all(errors, stream, dispatches);
+        // A capture is ended even if a launch failed.
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0));
+        launched?;
+        let graph = errors.check(WHAT, graph)?;
+        let graph = graph.ok_or_else(|| DeviceError::Validation {
+            what: WHAT.into(),
+            device: errors.device.clone(),
+            message: "the driver captured nothing".into(),
+        })?;
+        Ok(SendGraph(graph))
     }
 
     /// Launches a graph whose kernels and memory somebody keeps until it returns.

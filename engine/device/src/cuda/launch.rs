@@ -6,7 +6,7 @@ use cudarc::driver::{CudaStream, result, sys::CUdeviceptr};
 use naga_cuda::Parameter;
 
 use super::{
-    device::CudaDevice,
+    errors::Errors,
     objects::{Bound, CudaBindGroup, CudaKernel},
 };
 use crate::{error::DeviceError, pipeline::Dispatch};
@@ -34,46 +34,44 @@ impl Argument {
     }
 }
 
-impl CudaDevice {
-    /// Launches dispatches on a stream, in order.
-    pub fn launch_all<'a>(
-        &self,
-        stream: &CudaStream,
-        dispatches: impl IntoIterator<Item = &'a Dispatch>,
-    ) -> Result<(), DeviceError> {
-        dispatches
-            .into_iter()
-            .try_for_each(|dispatch| self.launch_kernel(stream, dispatch))
-    }
+/// Launches dispatches on a stream, in order.
+pub(super) fn launch_all<'a>(
+    errors: &Errors,
+    stream: &CudaStream,
+    dispatches: impl IntoIterator<Item = &'a Dispatch>,
+) -> Result<(), DeviceError> {
+    dispatches
+        .into_iter()
+        .try_for_each(|dispatch| launch(errors, stream, dispatch))
+}
 
-    fn launch_kernel(&self, stream: &CudaStream, dispatch: &Dispatch) -> Result<(), DeviceError> {
-        let name = dispatch.kernel().name;
-        let kernel: &std::sync::Arc<CudaKernel> = dispatch.pipeline.object.get(name)?;
-        let group: &CudaBindGroup = dispatch.group.object.get(name)?;
-        let arguments: Option<Vec<Argument>> = kernel
-            .parameters
-            .iter()
-            .map(|parameter| Argument::of(parameter, &group.bindings))
-            .collect();
-        let arguments = arguments.ok_or_else(|| DeviceError::BindingCount {
-            kernel: name.into(),
-            expected: kernel.parameters.len(),
-            given: group.bindings.len(),
-        })?;
-        let mut pointers: Vec<*mut c_void> = arguments.iter().map(Argument::as_ptr).collect();
-        let [[x, y, z], [width, height, depth]] = [dispatch.workgroups(), kernel.workgroup_size];
-        // SAFETY: the arguments are those that the kernel was translated with, and the driver copies them before it
-        // returns. The bind group keeps their memory, which is freed in the order of the stream. That the kernel
-        // keeps to its memory is what its checks see to, or what the caller of `unchecked_pipeline` promised.
-        self.errors.check(name, unsafe {
-            result::launch_kernel(
-                kernel.function,
-                (x, y, z),
-                (width, height, depth),
-                0,
-                stream.cu_stream(),
-                &mut pointers,
-            )
-        })
-    }
+fn launch(errors: &Errors, stream: &CudaStream, dispatch: &Dispatch) -> Result<(), DeviceError> {
+    let name = dispatch.kernel().name;
+    let kernel: &std::sync::Arc<CudaKernel> = dispatch.pipeline.object.get(name)?;
+    let group: &CudaBindGroup = dispatch.group.object.get(name)?;
+    let arguments: Option<Vec<Argument>> = kernel
+        .parameters
+        .iter()
+        .map(|parameter| Argument::of(parameter, &group.bindings))
+        .collect();
+    let arguments = arguments.ok_or_else(|| DeviceError::BindingCount {
+        kernel: name.into(),
+        expected: kernel.parameters.len(),
+        given: group.bindings.len(),
+    })?;
+    let mut pointers: Vec<*mut c_void> = arguments.iter().map(Argument::as_ptr).collect();
+    let [[x, y, z], [width, height, depth]] = [dispatch.workgroups(), kernel.workgroup_size];
+    // SAFETY: the arguments are those that the kernel was translated with, and the driver copies them before it
+    // returns. The bind group keeps their memory, which is freed in the order of the stream. That the kernel
+    // keeps to its memory is what its checks see to, or what the caller of `unchecked_pipeline` promised.
+    errors.check(name, unsafe {
+        result::launch_kernel(
+            kernel.function,
+            (x, y, z),
+            (width, height, depth),
+            0,
+            stream.cu_stream(),
+            &mut pointers,
+        )
+    })
 }

@@ -239,7 +239,7 @@ pub(crate) fn open(
         staging: Mutex::new(Staging::new(&stream)),
         readback: Arc::default(),
         waiter: Waiter::new(),
-        graphs: Mutex::new(Graphs::new(capture)),
+        graphs: Mutex::new(Graphs::new(&errors, &stream, capture)),
         stream,
         errors,
         info,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use cudarc::driver::{CudaEvent, sys::CUevent_flags};
 
-use super::device::CudaDevice;
+use super::{device::CudaDevice, launch::launch_all};
 use crate::{
     error::DeviceError,
     host_clock::timed_together,
@@ -28,7 +28,7 @@ impl CudaDevice {
         self.begin(WHAT)?;
         for timed in timed_together(dispatches, granularity) {
             let start = event()?;
-            self.launch_all(&self.stream, timed)?;
+            launch_all(&self.errors, &self.stream, timed)?;
             events.push([start, event()?]);
         }
         let done = self.waiter.after(self.launched_so_far()?, events);
