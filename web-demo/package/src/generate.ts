@@ -1,6 +1,6 @@
 import type { Caller } from "./caller.js";
 import type { Prompt, RequestEvent } from "./core.js";
-import { WispError } from "./errors.js";
+import { check, WispError } from "./errors.js";
 import type {
   ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, ToolCall, ToolCallDelta, Usage,
 } from "./openai.js";
@@ -152,12 +152,14 @@ export class Generation {
     ).finally(() => wake());
     try {
       for (;;) {
-        const piece = queue.shift();
+        // What was received before a signal is not given out after it.
+        const piece = signal?.aborted ? undefined : queue.shift();
         if (piece) yield piece;
         else if (ended) break;
         else await new Promise<void>((resolve) => (wake = resolve));
       }
       if (ended.error) throw ended.error;
+      if (queue.length > 0) check(signal);
     } finally {
       // The request is cancelled when the consumer stops reading.
       if (!ended) stop();
