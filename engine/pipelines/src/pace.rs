@@ -64,11 +64,9 @@ impl Pace {
         usize::try_from(self.decode_steps).unwrap_or(usize::MAX)
     }
 
-    /// Adapts the pace to a batch that took `seconds`.
+    /// Adapts the pace to a batch that took `seconds`: 0 if that is less than the clock can tell, as in browsers that round
+    /// their times.
     pub fn observe(&mut self, batch: &Batch, seconds: f64) {
-        if seconds <= 0.0 {
-            return;
-        }
         let tokens = batch.tokens() as u64;
         if batch.sequences.iter().all(|part| part.tokens.len() == 1) {
             self.decode_steps = next(batch.steps as u64, seconds).max(1);
@@ -95,7 +93,7 @@ pub(crate) fn part_of_prompt(rest: usize, most: usize) -> usize {
 /// Returns how much work the next step may take, after `work` took `seconds`.
 fn next(work: u64, seconds: f64) -> u64 {
     let fitting = work as f64 / seconds * STEP_SECONDS;
-    // A conversion of a float saturates.
+    // A conversion of a float saturates, that of infinity too.
     (fitting as u64).min(work.saturating_mul(GROWTH))
 }
 
@@ -123,6 +121,8 @@ mod tests {
     #[test]
     fn chunks_grow_to_the_limit_on_a_fast_device() {
         assert_eq!(steps(&mut Pace::new(true), 1e-5, 4), [32, 128, 512, 512]);
+        // Faster than the clock can tell.
+        assert_eq!(steps(&mut Pace::new(true), 0.0, 4), [32, 128, 512, 512]);
     }
 
     #[test]
@@ -172,5 +172,6 @@ mod tests {
         assert_eq!([0.01; 3].map(&mut decode), [1, 4, 16]);
         assert_eq!([0.1; 3].map(&mut decode), [64, 10, 10]);
         assert_eq!([1.0; 2].map(&mut decode), [10, 1]);
+        assert_eq!([0.0; 2].map(&mut decode), [1, 4]);
     }
 }

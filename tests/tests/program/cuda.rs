@@ -185,11 +185,11 @@ mod emulated {
         );
     }
 
-    /// Returns the tokens of 7 times 4 decode steps on the emulated device, where a call of the driver fails.
-    fn of_many_steps(folder: &Path, failing: &str) -> serde_json::Value {
+    /// Takes 7 times 4 decode steps on the emulated device, where calls of the driver fail.
+    fn many_steps(folder: &Path, failing: &str) -> Run {
         let flags = ["-n", "29", "--max-num-steps", "4", "--device", "cuda"];
         let args = [&["generate", "--json"], &flags[..], &[PROMPT]].concat();
-        tokens(run_in(folder, &args, &[("CUDA_EMULATOR_FAIL", failing)]))
+        run_in(folder, &args, &[("CUDA_EMULATOR_FAIL", failing)])
     }
 
     #[test]
@@ -198,15 +198,17 @@ mod emulated {
         let host = ["generate", "--json", "--device", "host", "-n", "29", PROMPT];
         let expected = tokens(run(host));
         // A graph for each step and another for its sampling would be 56 launches.
-        assert_eq!(
-            of_many_steps(folder, "cuGraphLaunch:26:LAUNCH_FAILED"),
-            expected
-        );
+        let last = "cuGraphLaunch:26:LAUNCH_FAILED";
+        assert_eq!(tokens(many_steps(folder, last)), expected);
         // Where there is no memory for a graph, of a step or of several, they are launched without.
+        let without = |graph| format!("cuGraphInstantiateWithFlags:{graph}:OUT_OF_MEMORY");
         for graph in 1..=3 {
-            let failing = format!("cuGraphInstantiateWithFlags:{graph}:OUT_OF_MEMORY");
-            assert_eq!(of_many_steps(folder, &failing), expected, "{graph}");
+            let tokens = tokens(many_steps(folder, &without(graph)));
+            assert_eq!(tokens, expected, "{graph}");
         }
+        // The third is one of several steps: without it there are more launches.
+        let line = many_steps(folder, &format!("{},{last}", without(3))).failed("more launches");
+        assert!(line.contains("noticed at a graph of kernels"), "{line}");
     }
 
     #[test]
