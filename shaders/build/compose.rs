@@ -10,7 +10,10 @@ use wesl::{
 };
 
 use crate::device_class::DeviceClass;
-use crate::variants::{ANY_COLS, LOOKUP_FILES, VALUE_TABLES, VARIANTS, ValueTable, Variant};
+use crate::variants::{
+    ANY_COLS, BYTE_ENCODINGS, LOOKUP_FILES, SUBNORMAL_FILE, VALUE_TABLES, VARIANTS, ValueTable,
+    Variant,
+};
 
 /// Symbols that a kernel declares for the build script without using them itself.
 const PRESERVED_SYMBOLS: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBGROUP"];
@@ -79,7 +82,17 @@ pub(crate) fn compose(
         |table: &ValueTable| table.looks_up_bytes || !variant.features.contains(&"int8");
     let looks_up = LOOKUP_FILES.contains(&variant.file)
         && encoding.and_then(value_table).is_some_and(is_looked_up);
-    let others = [encoding, any_cols, software, looks_up.then_some("lookup")];
+    let has_bytes = encoding.is_some_and(|name| BYTE_ENCODINGS.contains(&name));
+    // Kernels for more tokens than rows would scale more of x than they have weights to convert.
+    let few_tokens = !variant.features.contains(&"weights_first");
+    let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
+    let others = [
+        encoding,
+        any_cols,
+        software,
+        looks_up.then_some("lookup"),
+        subnormals.then_some("subnormals"),
+    ];
     let features = variant.features.iter().copied();
     let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();
     for condition in &conditions {

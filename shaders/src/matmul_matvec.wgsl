@@ -10,6 +10,7 @@
 // `subgroups`, which is faster for few sums, each subgroup adds its own partial sums, then those of all.
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
 import package::unpack::Part;
+@if(subnormals) import package::unpack::SUBNORMALS;
 @if(lookup) import package::value_table::fill_table;
 @if(f16_partials) import package::unpack::half_at;
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
@@ -39,11 +40,22 @@ fn sum4(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
+// What x is multiplied by for weights as `subnormal_bytes`: 2^80, 2^72, 2^64 and 2^80. Their products are those of bytes
+// times 2^-69, and the values of x may be up to 2^48.
+@if(subnormals) const SUBNORMAL_SCALE = vec4(1.2089258e24f, 4.7223665e21f, 1.8446744e19f, 1.2089258e24f);
+@if(subnormals) const SUBNORMAL_UNIT: f32 = 1.6940659e-21;
+
 // The elements of x for part `part` of a row of weights.
 fn load_inputs(t: u32, part: u32, half: u32) -> Inputs {
     let g = 4u * part - 2u * half;
     let x = array(load_x(t, g), load_x(t, g + 1u), load_x(t, g + 4u), load_x(t, g + 5u));
-    return Inputs(x, vec2(sum4(x[0] + x[1]), sum4(x[2] + x[3])));
+    let sums = vec2(sum4(x[0] + x[1]), sum4(x[2] + x[3]));
+    @if(subnormals)
+    if SUBNORMALS {
+        let s = SUBNORMAL_SCALE;
+        return Inputs(array(s * x[0], s * x[1], s * x[2], s * x[3]), SUBNORMAL_UNIT * sums);
+    }
+    return Inputs(x, sums);
 }
 
 fn dot4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
@@ -222,6 +234,12 @@ fn main(
                     acc[ROWS * t + r] = dot_part(w[r], v, acc[ROWS * t + r]);
                 }
             }
+        }
+    }
+    @if(subnormals)
+    if SUBNORMALS {
+        for (var i = 0u; i < SUMS; i++) {
+            acc[i] /= SUBNORMAL_UNIT;
         }
     }
     store_sums(acc, first_token, first_row, lid);

@@ -104,6 +104,14 @@ pub(crate) const LOOKUP_FILES: &[&str] = &[
     "matmul_tiled_int8",
 ];
 
+/// The file whose kernels may multiply bytes as subnormal floats, and the encodings that have such bytes: for these the condition
+/// `subnormals` holds, and the kernel has an override that says whether it does.
+pub(crate) const SUBNORMAL_FILE: &str = "matmul_matvec";
+pub(crate) const BYTE_ENCODINGS: &[&str] = &[
+    "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "uint4",
+    "uint8", "tq2_0",
+];
+
 /// Conditions of variants that are selected only if the session's switch of that name is on.
 pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "int8", "plain_top_k"];
 

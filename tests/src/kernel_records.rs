@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use wisp_shaders::CacheFormat;
+use wisp_shaders::{CacheFormat, Kernel};
 
 use crate::kernels::{Case, Memory, Outputs, fits, least_bound, workgroups};
 
@@ -25,7 +25,8 @@ pub fn wanted() -> bool {
     folder().is_some()
 }
 
-/// Writes a record of each case of an op with the expected outputs, if records are wanted.
+/// Writes a record of each case of an op, for the kernels for which `includes` returns true, with the expected outputs, if
+/// records are wanted.
 ///
 /// A record is the length of its JSON header in four bytes, the header, and then the parameters, bindings
 /// and outputs, whose lengths the header lists.
@@ -33,7 +34,7 @@ pub fn wanted() -> bool {
 /// # Panics
 ///
 /// If a file cannot be written.
-pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
+pub fn write(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> bool, expected: &[Outputs]) {
     let Some(folder) = folder() else { return };
     // Browsers compare floats and bytes, but do not decode caches.
     let decodes = |memory: &Memory| {
@@ -52,7 +53,7 @@ pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
         }
         // Kernels that cannot meet the case's bounds get a separate record.
         let fitting: Vec<_> = wisp_shaders::candidates(op)
-            .filter(|kernel| fits(kernel, case))
+            .filter(|kernel| includes(kernel) && fits(kernel, case))
             .collect();
         let (close, others): (Vec<_>, Vec<_>) = fitting
             .into_iter()

@@ -364,20 +364,20 @@ pub fn check_fitting(op: &str, cases: &[Case]) {
 ///
 /// As [`check_fitting`].
 pub fn check_fitting_if(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> bool) {
-    let includes = |kernel: &Kernel| is_sampled(kernel) && includes(kernel);
+    let runs_here = |kernel: &Kernel| is_sampled(kernel) && includes(kernel);
     // The twin takes its time too.
-    let runs = adapters().is_ok() && wisp_shaders::candidates(op).any(includes);
+    let runs = adapters().is_ok() && wisp_shaders::candidates(op).any(runs_here);
     if !runs && !kernel_records::wanted() {
-        return check_each(op, cases, includes, |_, _, _| Vec::new());
+        return check_each(op, cases, runs_here, |_, _, _| Vec::new());
     }
     let host = Device::host(0).expect("the host device starts");
     let kernel = wisp_shaders::candidates(op).next().expect("an op");
     let twin = |case| run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
     let expected: Vec<Outputs> = cases.iter().map(twin).collect();
     if kernel_records::wanted() {
-        return kernel_records::write(op, cases, &expected);
+        return kernel_records::write(op, cases, includes, &expected);
     }
-    check_each(op, cases, includes, |kernel, i, outputs| {
+    check_each(op, cases, runs_here, |kernel, i, outputs| {
         let least = least_bound(kernel, &cases[i]);
         differences(&cases[i], least, outputs, &expected[i])
     });

@@ -85,7 +85,6 @@ impl Context<'_> {
                     self.constant_scalars(handle)?.join(", ")
                 ))
             }
-            Expression::Override(_) => Err(Error::Overrides),
             other => Err(Error::unsupported(format!(
                 "the constant expression {other:?}"
             ))),

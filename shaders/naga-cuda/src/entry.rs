@@ -9,11 +9,13 @@ use crate::subgroups::SUBGROUP_SIZE;
 use crate::translation::{Parameter, Translation};
 use crate::usage::Usage;
 use crate::{Error, Options};
+use naga::back::pipeline_constants::process_overrides;
 use naga::valid::ModuleInfo;
 use naga::{
     AddressSpace, Binding, BuiltIn, EntryPoint, GlobalVariable, Handle, Module, ShaderStage,
     TypeInner,
 };
+use std::borrow::Cow;
 
 /// Translates a compute entry point of a module to CUDA C++.
 ///
@@ -37,7 +39,8 @@ pub fn translate(
         name: options.entry_point.map(str::to_owned),
     })?;
     if !module.overrides.is_empty() {
-        return Err(Error::Overrides);
+        let (module, info) = with_values(module, info, index, options)?;
+        return translate(&module, &info, options);
     }
     let cx = Context::new(module, info, options)?;
     let usage = Usage::new(module, info, options, index);
@@ -67,6 +70,25 @@ pub fn translate(
         workgroup_size: entry.workgroup_size,
         parameters: parameters(&bound, &usage),
     })
+}
+
+/// Returns a module with the values of its overrides in their place, reduced to an entry point.
+fn with_values<'a>(
+    module: &'a Module,
+    info: &'a ModuleInfo,
+    entry_point: usize,
+    options: &Options<'_>,
+) -> Result<(Cow<'a, Module>, Cow<'a, ModuleInfo>), Error> {
+    let exists = |name: &str| {
+        let mut overrides = module.overrides.iter();
+        overrides.any(|(_, value)| value.name.as_deref() == Some(name))
+    };
+    let given = options.overrides.iter().filter(|(name, _)| exists(name));
+    let values = given.map(|(name, value)| ((*name).to_owned(), *value));
+    let entry = &module.entry_points[entry_point];
+    let entry = Some((entry.stage, entry.name.as_str()));
+    process_overrides(module, info, entry, &values.collect())
+        .map_err(|error| Error::Override(error.to_string()))
 }
 
 /// A global variable that memory is bound to.

@@ -12,9 +12,9 @@ pub enum Error {
         /// The name that was asked for.
         name: Option<String>,
     },
-    /// The module has overrides.
-    #[error("the module has overrides: replace them by their values before the translation")]
-    Overrides,
+    /// An override has no value, or one that its type cannot have.
+    #[error("the overrides cannot be replaced by values: {0}")]
+    Override(String),
     /// The entry point uses something that has no translation.
     #[error("{}{feature} cannot be translated to CUDA", .location.as_ref().map_or(String::new(), |at| format!("{at}: ")))]
     Unsupported {

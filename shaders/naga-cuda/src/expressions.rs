@@ -24,7 +24,7 @@ impl FunctionWriter<'_> {
             Expression::Literal(literal) => self.cx.literal(literal),
             Expression::Constant(constant) => self.cx.constant(constant),
             Expression::ZeroValue(ty) => self.cx.zero(ty),
-            Expression::Override(_) => Err(Error::Overrides),
+            Expression::Override(_) => Err(Error::unsupported("an override without a value")),
             Expression::Compose { ty, ref components } => self.compose(ty, components),
             Expression::Splat { size, value } => Ok(format!(
                 "w_splat<{}>({})",

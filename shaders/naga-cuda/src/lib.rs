@@ -44,8 +44,7 @@
 //! # What is not supported
 //!
 //! Textures, samplers, ray queries, types of 64 bits, cooperative matrices other than 16 by 16 with factors of f16
-//! and sums in f32, and stages other than compute. Overrides are replaced by their values first
-//! (`naga::back::pipeline_constants::process_overrides`). [`Error::Unsupported`] names what it is and where.
+//! and sums in f32, and stages other than compute. [`Error::Unsupported`] names what it is and where.
 
 mod access;
 mod atomics;

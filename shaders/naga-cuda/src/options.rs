@@ -7,6 +7,9 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 pub struct Options<'a> {
     /// The name of the entry point; `None` for the module's first compute entry point.
     pub entry_point: Option<&'a str>,
+    /// Values of overrides by name, 0 and 1 for `bool`; others keep the values that the module gives them. Names that a module
+    /// does not have are ignored, so that one list serves many modules.
+    pub overrides: &'a [(&'a str, f64)],
     /// What happens with an index that is out of bounds: `buffer` applies to storage and uniform buffers, `index`
     /// to everything else.
     pub bounds_checks: BoundsCheckPolicies,
@@ -26,6 +29,7 @@ impl Default for Options<'_> {
     fn default() -> Self {
         Self {
             entry_point: None,
+            overrides: &[],
             bounds_checks: BoundsCheckPolicies {
                 index: BoundsCheckPolicy::Restrict,
                 buffer: BoundsCheckPolicy::Restrict,

@@ -88,7 +88,7 @@ impl Context<'_> {
             TypeInner::Array {
                 size: ArraySize::Pending(_),
                 ..
-            } => return Err(Error::Overrides),
+            } => return Err(Error::unsupported("an array of a size that has no value")),
             TypeInner::Array {
                 base,
                 size: ArraySize::Dynamic,

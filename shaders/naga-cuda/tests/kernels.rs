@@ -7,7 +7,15 @@ use naga_cuda::{Error, Options, Parameter, Resources, compile_in_registers};
 use std::time::Instant;
 use support::nvrtc::Nvrtc;
 use support::{POLICIES, options, parse};
-use wisp_shaders::{Access, DeviceClass, Kernel, kernels};
+use wisp_shaders::{Access, CUDA_OVERRIDES, DeviceClass, Kernel, kernels};
+
+/// The options for a kernel, with the overrides that CUDA devices set.
+fn kernel_options<'a>(policy: BoundsCheckPolicy, kernel: &'a Kernel, wgsl: &'a str) -> Options<'a> {
+    Options {
+        overrides: CUDA_OVERRIDES,
+        ..options(policy, kernel.name, wgsl)
+    }
+}
 
 /// Cooperative matrices of 8 by 8 are those of Apple's GPUs.
 fn is_supported(kernel: &Kernel) -> bool {
@@ -22,7 +30,8 @@ fn every_kernel_has_a_translation_under_every_policy() {
         let (module, info) =
             parse(&wgsl).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
         for policy in POLICIES {
-            let result = naga_cuda::translate(&module, &info, &options(policy, kernel.name, &wgsl));
+            let result =
+                naga_cuda::translate(&module, &info, &kernel_options(policy, kernel, &wgsl));
             if !is_supported(kernel) {
                 assert!(
                     matches!(
@@ -100,12 +109,12 @@ fn kernels_compile_and_stay_in_registers() {
             let options = match is_checked {
                 true => {
                     let policy = POLICIES[1 + kernels_compiled / 4 % 2];
-                    options(policy, kernel.name, &wgsl)
+                    kernel_options(policy, kernel, &wgsl)
                 }
                 false => Options {
                     bound_loops: false,
                     zero_workgroup_memory: false,
-                    ..options(BoundsCheckPolicy::Unchecked, kernel.name, &wgsl)
+                    ..kernel_options(BoundsCheckPolicy::Unchecked, kernel, &wgsl)
                 },
             };
             let threads = kernel.workgroup_size.iter().product();

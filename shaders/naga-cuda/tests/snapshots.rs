@@ -78,6 +78,33 @@ fn dot_products_of_bytes_add_a_sum() {
 }
 
 #[test]
+fn overrides_have_the_values_asked_for_or_those_of_the_module() {
+    let wgsl = "
+        override is_double: bool = false;
+        override count: u32 = 3;
+        @group(0) @binding(0) var<storage, read_write> out: array<u32>;
+        @compute @workgroup_size(count) fn main() {
+            if is_double { out[0] = 2 * count; } else { out[0] = count; }
+        }";
+    let check = |overrides: &[(&str, f64)], count: u32, condition: &str| {
+        let options = Options {
+            overrides,
+            ..Options::default()
+        };
+        let translation = translate(wgsl, &options).unwrap();
+        assert_eq!(translation.workgroup_size, [count, 1, 1], "{overrides:?}");
+        assert!(
+            translation.source.contains(condition),
+            "{}",
+            translation.source
+        );
+    };
+    check(&[], 3, "if (false)");
+    check(&[("is_double", 1.0), ("missing", 1.0)], 3, "if (true)");
+    check(&[("count", 5.0)], 5, "if (false)");
+}
+
+#[test]
 fn launch_bounds_name_the_threads_and_the_workgroups_asked_for() {
     let wgsl = "@compute @workgroup_size(8, 4) fn main() {}";
     for (min_workgroups, bounds) in [(None, "(32)"), (Some(3), "(32, 3)")] {

@@ -74,6 +74,27 @@ fn kernels_of_super_blocks_match_the_twin() {
     check_all(Encoding::device_encodings().filter(has_super_blocks));
 }
 
+/// Some kernels scale x for what they multiply it with.
+#[test]
+fn kernels_match_the_twin_for_large_and_small_inputs() {
+    let sizes = [1, 6, 256];
+    for encoding in [Encoding::Q4_0, Encoding::Q6_K, Encoding::Q8_0] {
+        let cases = [45, -45].map(|exponent| {
+            let x: Vec<f32> = noise(1, sizes[0] * sizes[2])
+                .iter()
+                .map(|x| x * 2f32.powi(exponent))
+                .collect();
+            let mut case = matmul(encoding, sizes);
+            case.memory[0] = exact(&x);
+            case
+        });
+        // Partial sums in half precision have its range.
+        check_fitting_if(&format!("matmul.{}", encoding.name()), &cases, |kernel| {
+            kernel.switches.is_empty()
+        });
+    }
+}
+
 /// The largest vocabularies have as many rows: with kernels that compute up to four in a workgroup, more
 /// workgroups than one dimension of a dispatch holds.
 #[test]

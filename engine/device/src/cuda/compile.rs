@@ -193,6 +193,7 @@ fn translate(
     };
     let options = Options {
         entry_point: Some("main"),
+        overrides: wisp_shaders::CUDA_OVERRIDES,
         bounds_checks: BoundsCheckPolicies {
             index: policy,
             buffer: policy,

@@ -1,7 +1,7 @@
 //! Lowers a kernel to SPIR-V, as wgpu does it before the driver compiles it.
 
 use naga::{
-    back::spv,
+    back::{pipeline_constants::process_overrides, spv},
     proc::{BoundsCheckPolicies, BoundsCheckPolicy},
 };
 
@@ -18,7 +18,10 @@ pub fn lower(kernel: &Parsed) -> Result<Vec<u32>, String> {
         shader_stage: naga::ShaderStage::Compute,
         entry_point: "main".into(),
     };
-    spv::write_vec(&kernel.module, &kernel.info, &options(), Some(&entry_point))
+    let main = Some((entry_point.shader_stage, entry_point.entry_point.as_str()));
+    let (module, info) = process_overrides(&kernel.module, &kernel.info, main, &Default::default())
+        .map_err(|error| error.to_string())?;
+    spv::write_vec(&module, &info, &options(), Some(&entry_point))
         .map_err(|error| error.to_string())
 }
 

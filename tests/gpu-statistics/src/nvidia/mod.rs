@@ -262,6 +262,7 @@ impl Compiler {
         let parsed = wgsl::parse(&kernel.wgsl.text())?;
         let options = Options {
             entry_point: Some("main"),
+            overrides: wisp_shaders::CUDA_OVERRIDES,
             bounds_checks: BoundsCheckPolicies {
                 index: BoundsCheckPolicy::Unchecked,
                 buffer: BoundsCheckPolicy::Unchecked,
