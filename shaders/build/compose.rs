@@ -116,6 +116,14 @@ pub(crate) fn compose(
             "{name}: the table of values is never filled: call fill_table"
         ));
     }
+    let is_subnormal =
+        |(_, function): (_, &naga::Function)| function.name.as_deref() == Some("subnormal_bytes");
+    if subnormals && !module.functions.iter().any(is_subnormal) {
+        return Err(format!(
+            "{name}: the weights are not bytes that `numbers` converts: take {} from BYTE_ENCODINGS",
+            encoding.unwrap_or("the encoding")
+        ));
+    }
     Ok(Composed {
         name,
         op,

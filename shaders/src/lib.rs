@@ -67,8 +67,8 @@ pub use cache_format::CacheFormat;
 pub use device_class::DeviceClass;
 pub use wgsl::Wgsl;
 
-/// The overrides that CUDA devices set in kernels, in the form that `naga-cuda` takes: they compute with subnormal floats as with
-/// others. Elsewhere no override is set.
+/// The overrides that CUDA devices set in kernels, in the form that `naga-cuda` takes; elsewhere none is set. `SUBNORMALS`: these
+/// devices compute with subnormal floats as with others, if code is compiled without `--ftz=true`.
 pub const CUDA_OVERRIDES: &[(&str, f64)] = &[("SUBNORMALS", 1.0)];
 
 /// How a kernel uses a binding.

@@ -40,8 +40,8 @@ fn sum4(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// What x is multiplied by for weights as `subnormal_bytes`: 2^80, 2^72, 2^64 and 2^80. Their products are those of bytes
-// times 2^-69, and the values of x may be up to 2^48.
+// What x is multiplied by for weights as `subnormal_bytes` returns them: 2^80, 2^72, 2^64 and 2^80. The products are then
+// those of the bytes times 2^-69. Values of x of 2^48 and more become infinite, and sums below 2^-57 lose bits.
 @if(subnormals) const SUBNORMAL_SCALE = vec4(1.2089258e24f, 4.7223665e21f, 1.8446744e19f, 1.2089258e24f);
 @if(subnormals) const SUBNORMAL_UNIT: f32 = 1.6940659e-21;
 

@@ -45,19 +45,20 @@ fn signed_bytes(word: u32) -> vec4<f32> {
     return vec4<f32>(vec4<i32>(vec4(word) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
 }
 
-// Whether the device computes with subnormal floats, as IEEE 754 states and as fast as with others. CUDA devices do, and
-// set it; in WGSL a device may replace them by 0.
+// Whether the device computes with subnormal floats as IEEE 754 states, and as fast as with others. The CUDA backend sets it;
+// elsewhere it stays false, since WGSL lets a device flush them to 0.
 @if(subnormals) override SUBNORMALS: bool = false;
 
-// The four bytes of a word, the lowest first, as floats with the bits at which three of them stand: an integer below 2^24 is
-// the bits of the float `integer * 2^-149`. So these are the bytes times 2^-149, 2^-141, 2^-133 and 2^-149.
+// The four bytes of a word, the lowest first, as floats. The lower three stay where they are in the word; the highest is
+// shifted down. The bits of an integer below 2^24 are those of the float `integer * 2^-149`, so these are the bytes times
+// 2^-149, 2^-141, 2^-133 and 2^-149.
 @if(subnormals)
 fn subnormal_bytes(word: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4(word & 0xffu, word & 0xff00u, word & 0xff0000u, word >> 24u));
 }
 
 // The bytes of the words of a part, as floats: those of its first two groups, then those of its last two. With `SUBNORMALS`
-// as `subnormal_bytes` has them, which takes one instruction for a byte; elsewhere it takes two.
+// as `subnormal_bytes` returns them, which takes NVIDIA's GPUs one instruction for a byte, where a conversion takes two.
 fn numbers(low: vec2<u32>, high: vec2<u32>) -> array<vec4<f32>, 4> {
     @if(subnormals)
     if SUBNORMALS {

@@ -104,9 +104,11 @@ pub(crate) const LOOKUP_FILES: &[&str] = &[
     "matmul_tiled_int8",
 ];
 
-/// The file whose kernels may multiply bytes as subnormal floats, and the encodings that have such bytes: for these the condition
-/// `subnormals` holds, and the kernel has an override that says whether it does.
+/// The file whose kernels can multiply bytes as subnormal floats. The condition `subnormals` holds in them for the encodings below,
+/// unless `weights_first` does: the override `SUBNORMALS` says whether a kernel multiplies so.
 pub(crate) const SUBNORMAL_FILE: &str = "matmul_matvec";
+
+/// The encodings whose weights kernels for few tokens convert from bytes, with `numbers` of `unpack.wgsl`.
 pub(crate) const BYTE_ENCODINGS: &[&str] = &[
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "uint4",
     "uint8", "tq2_0",

@@ -31,19 +31,23 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
     validator.subgroup_stages(ShaderStages::COMPUTE);
     validator.subgroup_operations(SubgroupOperationSet::all());
     let info = validator.validate(&module).map_err(words)?;
-    let (plain, plain_info) =
+    if language == ShaderLanguage::Cuda {
+        // CUDA devices set overrides, which the translation replaces.
+        return to_cuda(&module, &info);
+    }
+    let (module, info) =
         process_overrides(&module, &info, Some(entry_point()), &Default::default())
             .map_err(words)?;
     match language {
-        ShaderLanguage::Wgsl => wgsl::write_string(&plain, &plain_info, wgsl::WriterFlags::empty())
-            .map(String::into_bytes)
-            .map_err(words),
-        ShaderLanguage::Spirv => to_spirv(&plain, &plain_info),
-        ShaderLanguage::Msl => to_msl(&plain, &plain_info),
-        ShaderLanguage::Hlsl => to_hlsl(&plain, &plain_info),
-        ShaderLanguage::Glsl => to_glsl(&plain, &plain_info),
-        // With overrides of its own.
-        ShaderLanguage::Cuda => to_cuda(&module, &info),
+        ShaderLanguage::Spirv => to_spirv(&module, &info),
+        ShaderLanguage::Msl => to_msl(&module, &info),
+        ShaderLanguage::Hlsl => to_hlsl(&module, &info),
+        ShaderLanguage::Glsl => to_glsl(&module, &info),
+        ShaderLanguage::Wgsl | ShaderLanguage::Cuda => {
+            wgsl::write_string(&module, &info, wgsl::WriterFlags::empty())
+                .map(String::into_bytes)
+                .map_err(words)
+        }
     }
 }
 

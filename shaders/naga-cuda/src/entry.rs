@@ -38,10 +38,21 @@ pub fn translate(
     let index = index.ok_or_else(|| Error::NoEntryPoint {
         name: options.entry_point.map(str::to_owned),
     })?;
-    if !module.overrides.is_empty() {
-        let (module, info) = with_values(module, info, index, options)?;
-        return translate(&module, &info, options);
+    if module.overrides.is_empty() {
+        return translate_entry(module, info, options, index);
     }
+    let (module, info) = with_values(module, info, index, options)?;
+    // The only one that is left.
+    translate_entry(&module, &info, options, 0)
+}
+
+/// Translates an entry point of a module whose overrides have values.
+fn translate_entry(
+    module: &Module,
+    info: &ModuleInfo,
+    options: &Options<'_>,
+    index: usize,
+) -> Result<Translation, Error> {
     let cx = Context::new(module, info, options)?;
     let usage = Usage::new(module, info, options, index);
     let mut functions = String::new();
@@ -72,23 +83,33 @@ pub fn translate(
     })
 }
 
-/// Returns a module with the values of its overrides in their place, reduced to an entry point.
+/// Returns a module with the values of its overrides in their place, and only this entry point.
 fn with_values<'a>(
     module: &'a Module,
     info: &'a ModuleInfo,
     entry_point: usize,
     options: &Options<'_>,
 ) -> Result<(Cow<'a, Module>, Cow<'a, ModuleInfo>), Error> {
-    let exists = |name: &str| {
-        let mut overrides = module.overrides.iter();
-        overrides.any(|(_, value)| value.name.as_deref() == Some(name))
+    // naga knows an override that has an id by its id alone.
+    let key = |name: &str| {
+        let mut overrides = module.overrides.iter().map(|(_, value)| value);
+        let found = overrides.find(|value| value.name.as_deref() == Some(name))?;
+        Some(found.id.map_or(name.to_owned(), |id| id.to_string()))
     };
-    let given = options.overrides.iter().filter(|(name, _)| exists(name));
-    let values = given.map(|(name, value)| ((*name).to_owned(), *value));
+    let given = options.overrides.iter();
+    let values = given.filter_map(|(name, value)| Some((key(name)?, *value)));
     let entry = &module.entry_points[entry_point];
     let entry = Some((entry.stage, entry.name.as_str()));
     process_overrides(module, info, entry, &values.collect())
-        .map_err(|error| Error::Override(error.to_string()))
+        .map_err(|error| Error::Override(with_causes(&error)))
+}
+
+/// Returns the message of an error and of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", with_causes(cause)),
+        None => error.to_string(),
+    }
 }
 
 /// A global variable that memory is bound to.

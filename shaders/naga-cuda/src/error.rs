@@ -12,7 +12,7 @@ pub enum Error {
         /// The name that was asked for.
         name: Option<String>,
     },
-    /// An override has no value, or one that its type cannot have.
+    /// The overrides cannot be replaced by values: one has none, or the module is not valid with them.
     #[error("the overrides cannot be replaced by values: {0}")]
     Override(String),
     /// The entry point uses something that has no translation.

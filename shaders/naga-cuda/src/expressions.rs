@@ -24,7 +24,9 @@ impl FunctionWriter<'_> {
             Expression::Literal(literal) => self.cx.literal(literal),
             Expression::Constant(constant) => self.cx.constant(constant),
             Expression::ZeroValue(ty) => self.cx.zero(ty),
-            Expression::Override(_) => Err(Error::unsupported("an override without a value")),
+            Expression::Override(_) => {
+                Err(Error::unsupported("an override that has not been replaced"))
+            }
             Expression::Compose { ty, ref components } => self.compose(ty, components),
             Expression::Splat { size, value } => Ok(format!(
                 "w_splat<{}>({})",

@@ -7,8 +7,8 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 pub struct Options<'a> {
     /// The name of the entry point; `None` for the module's first compute entry point.
     pub entry_point: Option<&'a str>,
-    /// Values of overrides by name, 0 and 1 for `bool`; others keep the values that the module gives them. Names that a module
-    /// does not have are ignored, so that one list serves many modules.
+    /// Values of overrides by name; of a `bool` they are 0 and 1. Other overrides keep the module's values. Names that the
+    /// module does not have are ignored, so that one list serves many modules.
     pub overrides: &'a [(&'a str, f64)],
     /// What happens with an index that is out of bounds: `buffer` applies to storage and uniform buffers, `index`
     /// to everything else.

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::context::Context;
 use crate::prelude::Section;
-use naga::proc::TypeResolution;
+use naga::proc::{IndexableLength, TypeResolution};
 use naga::{
     ArraySize, CooperativeRole, CooperativeSize, Handle, Scalar, ScalarKind, Type, TypeInner,
     VectorSize,
@@ -78,22 +78,14 @@ impl Context<'_> {
                     rows as u8
                 )
             }
-            TypeInner::Array {
-                base,
-                size: ArraySize::Constant(len),
-                ..
-            } => {
-                format!("arr<{}, {len}>", self.element_name(base)?)
+            TypeInner::Array { base, size, .. } => {
+                let element = self.element_name(base)?;
+                let length = size.resolve(self.module.to_ctx());
+                match length.map_err(|error| Error::Override(error.to_string()))? {
+                    IndexableLength::Known(length) => format!("arr<{element}, {length}>"),
+                    IndexableLength::Dynamic => element,
+                }
             }
-            TypeInner::Array {
-                size: ArraySize::Pending(_),
-                ..
-            } => return Err(Error::unsupported("an array of a size that has no value")),
-            TypeInner::Array {
-                base,
-                size: ArraySize::Dynamic,
-                ..
-            } => self.element_name(base)?,
             TypeInner::CooperativeMatrix {
                 columns,
                 rows,

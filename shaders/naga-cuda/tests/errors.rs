@@ -129,6 +129,8 @@ fn overrides_and_entry_points_are_checked() {
     let missing = error(wgsl);
     assert!(matches!(missing, Error::Override(_)), "{missing}");
     assert!(missing.to_string().contains("'n'"), "{missing}");
+    let wgsl = "override n: u32 = 0; @compute @workgroup_size(n) fn main() {}";
+    assert!(matches!(error(wgsl), Error::Override(_)));
     let vertex = "@vertex fn main() -> @builtin(position) vec4<f32> { return vec4(0.0); }";
     assert_eq!(error(vertex), Error::NoEntryPoint { name: None });
 

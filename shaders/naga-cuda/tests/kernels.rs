@@ -4,6 +4,7 @@ mod support;
 
 use naga::proc::BoundsCheckPolicy;
 use naga_cuda::{Error, Options, Parameter, Resources, compile_in_registers};
+use std::collections::BTreeSet;
 use std::time::Instant;
 use support::nvrtc::Nvrtc;
 use support::{POLICIES, options, parse};
@@ -24,11 +25,13 @@ fn is_supported(kernel: &Kernel) -> bool {
 
 #[test]
 fn every_kernel_has_a_translation_under_every_policy() {
-    let mut translated = 0;
+    let (mut translated, mut overrides) = (0, BTreeSet::new());
     for kernel in kernels() {
         let wgsl = kernel.wgsl.text();
         let (module, info) =
             parse(&wgsl).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+        let names = module.overrides.iter();
+        overrides.extend(names.filter_map(|(_, value)| value.name.clone()));
         for policy in POLICIES {
             let result =
                 naga_cuda::translate(&module, &info, &kernel_options(policy, kernel, &wgsl));
@@ -61,6 +64,14 @@ fn every_kernel_has_a_translation_under_every_policy() {
         }
     }
     assert!(translated >= 3 * 200, "{translated} translations");
+    let set: BTreeSet<_> = CUDA_OVERRIDES
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
+    assert_eq!(
+        overrides, set,
+        "the overrides of kernels are those that are set"
+    );
 }
 
 fn pointers(parameters: &[Parameter]) -> Vec<(u32, bool)> {

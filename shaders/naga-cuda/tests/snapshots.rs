@@ -81,10 +81,12 @@ fn dot_products_of_bytes_add_a_sum() {
 fn overrides_have_the_values_asked_for_or_those_of_the_module() {
     let wgsl = "
         override is_double: bool = false;
-        override count: u32 = 3;
+        @id(7) override count: u32 = 3;
+        var<workgroup> lanes: array<u32, count>;
         @group(0) @binding(0) var<storage, read_write> out: array<u32>;
-        @compute @workgroup_size(count) fn main() {
-            if is_double { out[0] = 2 * count; } else { out[0] = count; }
+        @compute @workgroup_size(count) fn main(@builtin(local_invocation_index) i: u32) {
+            lanes[i] = i;
+            if is_double { out[i] = 2 * lanes[i]; } else { out[i] = lanes[i]; }
         }";
     let check = |overrides: &[(&str, f64)], count: u32, condition: &str| {
         let options = Options {
@@ -102,6 +104,7 @@ fn overrides_have_the_values_asked_for_or_those_of_the_module() {
     check(&[], 3, "if (false)");
     check(&[("is_double", 1.0), ("missing", 1.0)], 3, "if (true)");
     check(&[("count", 5.0)], 5, "if (false)");
+    check(&[("count", 5.0)], 5, "arr<unsigned, 5>");
 }
 
 #[test]

@@ -61,7 +61,7 @@ bool is_harmless(const std::string& option) {
                                         "-std=",
                                         "--fmad=",
                                         "-fmad=",
-                                        "--ftz=",
+                                        "--ftz=false",
                                         "-default-device",
                                         "--device-as-default-execution-space",
                                         "-D",

@@ -74,21 +74,30 @@ fn kernels_of_super_blocks_match_the_twin() {
     check_all(Encoding::device_encodings().filter(has_super_blocks));
 }
 
-/// Some kernels scale x for what they multiply it with.
+/// Kernels that multiply bytes as subnormal floats scale x by up to 2^80: nothing may overflow or become 0.
 #[test]
 fn kernels_match_the_twin_for_large_and_small_inputs() {
-    let sizes = [1, 6, 256];
-    for encoding in [Encoding::Q4_0, Encoding::Q6_K, Encoding::Q8_0] {
+    let [tokens, rows, cols] = [1, 6, 256];
+    let encodings = [
+        Encoding::Q4_0,
+        Encoding::Q4_K,
+        Encoding::Q6_K,
+        Encoding::Q8_0,
+    ];
+    for encoding in encodings {
         let cases = [45, -45].map(|exponent| {
-            let x: Vec<f32> = noise(1, sizes[0] * sizes[2])
-                .iter()
-                .map(|x| x * 2f32.powi(exponent))
-                .collect();
-            let mut case = matmul(encoding, sizes);
-            case.memory[0] = exact(&x);
-            case
+            let x = noise(1, tokens * cols).into_iter();
+            let x: Vec<f32> = x.map(|x| x * 2f32.powi(exponent)).collect();
+            let mut memory = vec![
+                exact(&x),
+                close(tokens * rows, 1e-6 * (cols as f64).sqrt()),
+                exact(&[0.0; 4]),
+            ];
+            memory.extend(weight(encoding, rows, cols));
+            let params = matmul_params([tokens, rows, cols]);
+            case(params, memory, &[rows, tokens], cols)
         });
-        // Partial sums in half precision have its range.
+        // Half precision does not have this range.
         check_fitting_if(&format!("matmul.{}", encoding.name()), &cases, |kernel| {
             kernel.switches.is_empty()
         });

@@ -105,7 +105,7 @@ pub(super) struct Job {
     nvrtc: &'static Nvrtc,
     kernel: &'static Kernel,
     checks: Checks,
-    options: [String; 4],
+    options: [String; 5],
     /// The kernel in CUDA C++, without launch bounds.
     translation: Translation,
     /// The name of the machine code's file in a cache: a digest of all that it depends on.
@@ -127,6 +127,8 @@ impl Job {
         let options = [
             format!("--gpu-architecture=sm_{architecture}"),
             "--std=c++17".into(),
+            // Kernels compute with subnormal numbers.
+            "--ftz=false".into(),
             // Functions without a qualifier run on the device.
             "-default-device".into(),
             // So that it states the registers.
