@@ -143,19 +143,6 @@ pub fn iterate(meter: &Rc<Meter>, value: &Value) -> Result<Rc<List>> {
     Ok(items.into_list())
 }
 
-/// Returns whether [`iterate`] has items for a value.
-pub fn is_iterable(value: &Value) -> bool {
-    matches!(
-        value,
-        Value::Undefined
-            | Value::None
-            | Value::Text(_)
-            | Value::List(_)
-            | Value::Map(_)
-            | Value::Namespace(_)
-    )
-}
-
 /// Returns the pairs of a map as lists of two.
 pub fn pairs(meter: &Rc<Meter>, value: &Value) -> Result<Vec<(Value, Value)>> {
     let copy = |map: &Map| {
@@ -168,6 +155,7 @@ pub fn pairs(meter: &Rc<Meter>, value: &Value) -> Result<Vec<(Value, Value)>> {
     match value {
         Value::Map(map) => copy(map),
         Value::Namespace(namespace) => copy(&namespace.variables.borrow()),
+        Value::Undefined => Ok(Vec::new()),
         _ => Err(Fault::failed(format!("{} has no pairs", value.kind()))),
     }
 }

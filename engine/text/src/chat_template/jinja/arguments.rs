@@ -32,10 +32,16 @@ impl Arguments {
         Some(found).filter(|value| !matches!(value, Value::Undefined))
     }
 
-    /// Takes an argument with a name only.
+    /// Takes an argument with a name only. Undefined is as good as none.
     pub fn named(&mut self, name: &str) -> Option<Value> {
+        self.passed(name)
+            .filter(|value| !matches!(value, Value::Undefined))
+    }
+
+    /// Takes an argument with a name only, also if it is undefined.
+    pub fn passed(&mut self, name: &str) -> Option<Value> {
         let index = self.named.iter().position(|(found, _)| **found == *name)?;
-        Some(self.named.swap_remove(index).1).filter(|value| !matches!(value, Value::Undefined))
+        Some(self.named.swap_remove(index).1)
     }
 
     pub fn required(&mut self, name: &str) -> Result<Value> {

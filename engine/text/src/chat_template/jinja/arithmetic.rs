@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use super::arguments::Arguments;
 use super::ast::Infix;
 use super::fault::{Fault, Result};
+use super::format;
 use super::meter::Meter;
 use super::text::Writer;
 use super::value::{ListBuilder, Value};
@@ -38,6 +40,18 @@ pub fn infix(meter: &Rc<Meter>, operator: Infix, a: &Value, b: &Value) -> Result
                 }
             }
             Ok(out.finish())
+        }
+        (Infix::Remainder, Value::Text(template), values) => {
+            // Python's tuples and lists are one type here.
+            let positional = match values {
+                Value::List(list) => list.items().to_vec(),
+                value => vec![value.clone()],
+            };
+            let arguments = Arguments {
+                positional,
+                ..Arguments::default()
+            };
+            format::printf(meter, &template.read(), arguments).map(Value::Text)
         }
         _ => numeric(operator, a, b),
     }

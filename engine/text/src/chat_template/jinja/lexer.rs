@@ -37,7 +37,6 @@ const SYMBOLS: [&str; 24] = [
 /// Splits a source into tokens.
 pub fn tokens(source: &str) -> Result<Vec<Located<'_>>> {
     let source = source.strip_suffix('\n').unwrap_or(source);
-    let source = source.strip_suffix('\r').unwrap_or(source);
     let mut lexer = Lexer {
         source,
         position: 0,

@@ -126,10 +126,13 @@ fn string_method(
         "split" => split,
         "rsplit" => split_right,
         "splitlines" => split_lines,
+        "partition" => |meter, text, arguments| partition(meter, text, arguments, Ends::Start),
+        "rpartition" => |meter, text, arguments| partition(meter, text, arguments, Ends::End),
         "join" => join,
         "count" => count,
         "find" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.find(b)),
         "rfind" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.rfind(b)),
+        "index" => index,
         "startswith" => {
             |meter, text, arguments| affix(meter, text, arguments, |a, b| a.starts_with(b))
         }
@@ -247,6 +250,43 @@ fn find(
         Some(at) => Value::int(text[..at].chars().count()),
         None => Value::Int(-1),
     })
+}
+
+fn index(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    match find(meter, text, arguments, |a, b| a.find(b))? {
+        Value::Int(-1) => Err(Fault::failed("the string has no such part")),
+        found => Ok(found),
+    }
+}
+
+/// Splits a text at the first or last separator, into what is before it, the separator and what is behind it.
+fn partition(
+    meter: &Rc<Meter>,
+    text: &str,
+    arguments: &mut Arguments,
+    from: Ends,
+) -> Result<Value> {
+    let separator = arguments.required_text("sep")?;
+    let separator = separator.read();
+    if separator.is_empty() {
+        return Err(Fault::failed("the separator is empty"));
+    }
+    meter.transform(text.len())?;
+    let parts = match from {
+        Ends::End => match text.rsplit_once(&*separator) {
+            Some((before, after)) => [before, &separator, after],
+            None => ["", "", text],
+        },
+        _ => match text.split_once(&*separator) {
+            Some((before, after)) => [before, &separator, after],
+            None => [text, "", ""],
+        },
+    };
+    let mut list = ListBuilder::new(meter)?;
+    for part in parts {
+        list.push(Value::text(meter, part)?)?;
+    }
+    Ok(list.finish())
 }
 
 /// Returns whether a text has a prefix or suffix, or one of several.

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::access::is_iterable;
 use super::arguments::Arguments;
 use super::compare::{compare, contains, equal};
 use super::fault::{Fault, Result, excerpt};
@@ -52,9 +51,12 @@ fn kind_test(name: &str, value: &Value) -> Option<bool> {
         "integer" | "int" => matches!(value, Value::Int(_)),
         "float" => matches!(value, Value::Float(_)),
         "string" => matches!(value, Value::Text(_)),
-        "sequence" => matches!(value, Value::Undefined | Value::List(_)),
-        "iterable" => is_iterable(value),
-        "mapping" => matches!(value, Value::Map(_) | Value::Namespace(_)),
+        // Python's strings and dictionaries have a length and items.
+        "sequence" | "iterable" => matches!(
+            value,
+            Value::Undefined | Value::Text(_) | Value::List(_) | Value::Map(_)
+        ),
+        "mapping" => matches!(value, Value::Map(_)),
         "callable" => matches!(value, Value::Macro(_) | Value::Function(_)),
         _ => return None,
     })

@@ -215,22 +215,18 @@ pub struct Indentation<'i> {
     pub blank_lines: bool,
 }
 
-/// Indents the lines of a text.
+/// Indents the lines of a text. As in Jinja2, lines end with `\n` in the result, and a first line is indented also if it is
+/// empty.
 pub fn indent(meter: &Rc<Meter>, text: &str, indentation: &Indentation<'_>) -> Result<Value> {
-    let without_newline = |text: &str| {
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        text.strip_suffix('\r').unwrap_or(text).len()
-    };
-    let text = &text[..without_newline(text)];
     let mut out = Writer::new(meter)?;
     for (index, line) in text.split('\n').enumerate() {
+        let line = line.strip_suffix('\r').unwrap_or(line);
         if index > 0 {
             out.push("\n")?;
         }
-        let is_blank = line.is_empty() || line == "\r";
         let is_indented = match index {
-            0 => indentation.first_line && (!is_blank || indentation.blank_lines),
-            _ => !is_blank || indentation.blank_lines,
+            0 => indentation.first_line,
+            _ => !line.is_empty() || indentation.blank_lines,
         };
         if is_indented {
             out.repeat(indentation.with, indentation.count)?;
@@ -249,9 +245,8 @@ pub fn escape(meter: &Rc<Meter>, text: &str) -> Result<Text> {
             '<' => "&lt;",
             '>' => "&gt;",
             '&' => "&amp;",
-            '"' => "&quot;",
-            '\'' => "&#x27;",
-            '/' => "&#x2f;",
+            '"' => "&#34;",
+            '\'' => "&#39;",
             _ => continue,
         };
         out.push(&text[plain..at])?;

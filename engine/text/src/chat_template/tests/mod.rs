@@ -5,6 +5,7 @@ use serde_json::{Map, json};
 
 use super::*;
 
+mod jinja2;
 mod prompt;
 mod reference;
 

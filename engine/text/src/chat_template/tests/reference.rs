@@ -78,7 +78,6 @@ fn white_space_is_trimmed_as_in_jinja() {
         "x   {{- 'a' -}}   b {#- comment -#} c\n  {# d #}\ne",
         "a {% raw -%}  {{ x }} {% y %} {%- endraw %} b\n{% raw %}\n{{\n{% endraw %}\n",
         "{% for x in l %}\n    {% if loop.first %}\n{{ x }}\n    {% endif %}\n{% endfor %}\n",
-        "\r\n{% if true %}\r\nx\r\n{% endif %}\r\ny\r\n",
         "{{ {'a': {}}|length }}{{ '}}' }}{{ \"{%\" }}",
     ]);
 }

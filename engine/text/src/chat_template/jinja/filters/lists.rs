@@ -69,6 +69,7 @@ fn end(meter: &Rc<Meter>, name: &str, value: &Value) -> Result<Value> {
             };
             found.cloned()
         }
+        Value::Undefined => None,
         _ => {
             return Err(Fault::failed(format!(
                 "{} has no {name} item",

@@ -92,6 +92,7 @@ fn default(value: &Value, arguments: &mut Arguments) -> Result<Value> {
 
 fn length(meter: &Meter, value: &Value) -> Result<Value> {
     let length = match value {
+        Value::Undefined => 0,
         Value::Text(text) => {
             meter.scan(text.len())?;
             text.read().chars().count()
@@ -107,25 +108,19 @@ fn length(meter: &Meter, value: &Value) -> Result<Value> {
 /// `json.dumps(value, ensure_ascii=False)`, with its other arguments, as in `transformers`.
 fn to_json(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Value> {
     let mut style = JsonStyle {
-        ensure_ascii: arguments
-            .named("ensure_ascii")
-            .is_some_and(|value| value.is_true()),
-        sort_keys: arguments
-            .named("sort_keys")
-            .is_some_and(|value| value.is_true()),
+        ensure_ascii: arguments.flag("ensure_ascii"),
+        indent: arguments.count("indent")?,
         ..JsonStyle::default()
     };
-    if let Some(separators) = arguments
-        .named("separators")
-        .filter(|value| value.is_true())
-    {
+    let separators = arguments.take("separators");
+    style.sort_keys = arguments.flag("sort_keys");
+    if let Some(separators) = separators.filter(Value::is_true) {
         let separators = iterate(meter, &separators)?;
         let [Value::Text(item), Value::Text(key)] = separators.items() else {
             return Err(Fault::failed("`separators` are not two strings"));
         };
         style.separators = Some((item.read().to_owned(), key.read().to_owned()));
     }
-    style.indent = arguments.count("indent")?;
     write::json(meter, value, &style).map(Value::Text)
 }
 

@@ -36,7 +36,6 @@ fn int(value: &Value, arguments: &mut Arguments) -> Result<Value> {
     let base = base.ok_or_else(|| Fault::failed("the base of a number is not from 2 to 36"))?;
     // A cast of a float saturates.
     let parsed = match value {
-        Value::Undefined | Value::None => return Ok(default.unwrap_or(Value::Int(0))),
         Value::Bool(bool) => Some(i128::from(*bool)),
         Value::Int(int) => Some(*int),
         Value::Float(float) => Some(*float as i128),
@@ -55,28 +54,21 @@ fn int(value: &Value, arguments: &mut Arguments) -> Result<Value> {
         }
         _ => None,
     };
-    match (parsed, default) {
-        (Some(int), _) => Ok(Value::Int(int)),
-        (None, Some(default)) => Ok(default),
-        (None, None) => Err(Fault::failed(format!("{} is not an integer", value.kind()))),
-    }
+    let default = default.unwrap_or(Value::Int(0));
+    Ok(parsed.map_or(default, Value::Int))
 }
 
 fn float(value: &Value, arguments: &mut Arguments) -> Result<Value> {
     let default = arguments.take("default");
     let parsed = match value {
-        Value::Undefined | Value::None => return Ok(default.unwrap_or(Value::Float(0.0))),
         Value::Bool(bool) => Some(f64::from(u8::from(*bool))),
         Value::Int(int) => Some(*int as f64),
         Value::Float(float) => Some(*float),
         Value::Text(text) if text.len() <= MAX_DIGITS => text.read().trim().parse().ok(),
         _ => None,
     };
-    match (parsed, default) {
-        (Some(float), _) => Ok(Value::Float(float)),
-        (None, Some(default)) => Ok(default),
-        (None, None) => Err(Fault::failed(format!("{} is not a number", value.kind()))),
-    }
+    let default = default.unwrap_or(Value::Float(0.0));
+    Ok(parsed.map_or(default, Value::Float))
 }
 
 fn round(value: &Value, arguments: &mut Arguments) -> Result<Value> {

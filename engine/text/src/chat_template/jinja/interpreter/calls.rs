@@ -131,7 +131,7 @@ impl Interpreter {
         let mut positional = std::mem::take(&mut arguments.positional).into_iter();
         for (name, default) in &definition.parameters {
             meter.steps(1 + arguments.named.len())?;
-            let passed = match (positional.next(), arguments.named(name)) {
+            let passed = match (positional.next(), arguments.passed(name)) {
                 (Some(_), Some(_)) => {
                     let name = excerpt(name);
                     return Err(Fault::failed(format!(
@@ -141,8 +141,9 @@ impl Interpreter {
                 (positional, named) => positional.or(named),
             };
             let value = match (passed, default) {
-                (Some(Value::Undefined) | None, Some(default)) => self.eval(default)?,
-                (passed, _) => passed.unwrap_or(Value::Undefined),
+                (Some(passed), _) => passed,
+                (None, Some(default)) => self.eval(default)?,
+                (None, None) => Value::Undefined,
             };
             self.scopes.set(&meter, name, value)?;
         }

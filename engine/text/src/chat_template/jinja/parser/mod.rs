@@ -3,6 +3,8 @@
 mod expression;
 mod statement;
 
+use std::borrow::Cow;
+
 use super::ast::Stmt;
 use super::fault::{Fault, Result, excerpt};
 use super::lexer::{Located, Token, tokens};
@@ -20,8 +22,13 @@ pub fn parse(source: &str) -> Result<Vec<Stmt>> {
         let message = format!("it has {length} bytes, more than the limit of {MAX_SOURCE}");
         return Err(Fault::syntax(message, 1));
     }
+    // As in Jinja2, a line of the source ends with `\n`, however it was saved.
+    let lines = match source.contains('\r') {
+        true => source.replace("\r\n", "\n").replace('\r', "\n").into(),
+        false => Cow::Borrowed(source),
+    };
     let mut parser = Parser {
-        tokens: tokens(source)?,
+        tokens: tokens(&lines)?,
         position: 0,
         nesting: 0,
         in_loop: false,
