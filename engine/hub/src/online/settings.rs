@@ -59,6 +59,19 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Returns a path that a variable names. As in Hugging Face's tools, `~` at its beginning is the user's home: files of
+/// variables are read without a shell.
+fn path_variable(name: &str) -> Option<PathBuf> {
+    Some(expanded(PathBuf::from(variable(name)?), env::home_dir()))
+}
+
+fn expanded(path: PathBuf, home: Option<PathBuf>) -> PathBuf {
+    match (path.strip_prefix("~"), home) {
+        (Ok(below), Some(home)) => home.join(below),
+        _ => path,
+    }
+}
+
 fn is_enabled(name: &str) -> bool {
     let value = variable(name).unwrap_or_default();
     ["1", "true", "yes", "on"].contains(&value.trim().to_ascii_lowercase().as_str())
@@ -123,18 +136,18 @@ fn invalid(variable: &'static str, problem: String) -> RepoError {
 /// Hugging Face's home: `HF_HOME`, else `huggingface` in the user's cache folder.
 fn home() -> Option<PathBuf> {
     let caches = || {
-        let xdg = variable("XDG_CACHE_HOME").map(PathBuf::from);
+        let xdg = path_variable("XDG_CACHE_HOME");
         xdg.or_else(|| Some(env::home_dir()?.join(".cache")))
     };
-    let home = variable("HF_HOME").map(PathBuf::from);
+    let home = path_variable("HF_HOME");
     home.or_else(|| Some(caches()?.join("huggingface")))
 }
 
 /// Returns the folder of the cache: `HF_HUB_CACHE`, else `hub` in Hugging Face's home.
 pub(super) fn cache_directory() -> Result<PathBuf, RepoError> {
     for name in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
-        if let Some(folder) = variable(name) {
-            return require_folder(name, folder.into());
+        if let Some(folder) = path_variable(name) {
+            return require_folder(name, folder);
         }
     }
     let home = home().ok_or_else(|| {
@@ -165,13 +178,13 @@ fn require_folder(variable: &'static str, path: PathBuf) -> Result<PathBuf, Repo
 ///
 /// If no header can carry the token.
 fn token() -> Result<Option<String>, RepoError> {
-    if variable("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some() {
+    if is_enabled("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
         return Ok(None);
     }
     let file = |path: PathBuf| read_small_text(&path, FileKind::Line).ok();
     let candidates: [(_, &dyn Fn() -> Option<String>); 3] = [
         ("HF_TOKEN", &|| variable("HF_TOKEN")),
-        ("HF_TOKEN_PATH", &|| file(variable("HF_TOKEN_PATH")?.into())),
+        ("HF_TOKEN_PATH", &|| file(path_variable("HF_TOKEN_PATH")?)),
         ("HF_HOME", &|| file(home()?.join("token"))),
     ];
     let mut tokens = candidates.iter().filter_map(|(name, read)| {
@@ -192,7 +205,23 @@ fn token() -> Result<Option<String>, RepoError> {
 
 #[cfg(test)]
 mod tests {
-    use super::problem_of;
+    use std::path::PathBuf;
+
+    use super::{expanded, problem_of};
+
+    #[test]
+    fn a_tilde_is_the_home_of_the_user() {
+        for (path, expected) in [
+            ("~/models", "/home/u/models"),
+            ("~", "/home/u"),
+            ("/a/~", "/a/~"),
+            ("~other/models", "~other/models"),
+        ] {
+            let home = Some(PathBuf::from("/home/u"));
+            assert_eq!(expanded(path.into(), home), PathBuf::from(expected));
+        }
+        assert_eq!(expanded("~/a".into(), None), PathBuf::from("~/a"));
+    }
 
     #[test]
     fn addresses_that_are_no_hub_are_refused() {

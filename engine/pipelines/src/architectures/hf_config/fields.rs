@@ -214,7 +214,7 @@ impl HfConfig {
         number(&self.json, key)
     }
 
-    /// Returns a boolean; `None` if the field is missing or null.
+    /// Returns a boolean, or whether a number is not 0; `None` if the field is missing or null.
     ///
     /// # Errors
     ///
@@ -223,6 +223,8 @@ impl HfConfig {
         match self.json.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
+            // Python takes every number but 0 for true, and Llama 4's flag of its attention's temperature is 4.
+            Some(Value::Number(number)) => Ok(Some(number.as_f64() != Some(0.0))),
             Some(value) => Err(error(format!("`{key}` is {value}, expected true or false"))),
         }
     }

@@ -29,6 +29,14 @@ pub struct Components {
     pub decoder: Decoder,
 }
 
+/// BOS or EOS, which a configuration adds or leaves out, whatever the post-processor does.
+#[derive(Clone, Copy)]
+pub struct AddedEnd {
+    pub id: Option<u32>,
+    /// Whether it is added; `None` if the configuration does not say so.
+    pub is_added: Option<bool>,
+}
+
 /// A tokenizer from a `tokenizer.json`.
 pub struct HuggingFaceTokenizer {
     components: Components,
@@ -38,9 +46,8 @@ pub struct HuggingFaceTokenizer {
     spellings: Vec<String>,
     /// Whether some special tokens are searched in normalized text.
     normalizes_special: bool,
-    bos: Option<u32>,
-    /// Whether BOS is added, if `add_bos_token` says so.
-    add_bos: Option<bool>,
+    bos: AddedEnd,
+    eos: AddedEnd,
     size: usize,
 }
 
@@ -68,7 +75,7 @@ impl Components {
 }
 
 impl HuggingFaceTokenizer {
-    pub fn new(components: Components, bos: Option<u32>, add_bos: Option<bool>) -> Self {
+    pub fn new(components: Components, bos: AddedEnd, eos: AddedEnd) -> Self {
         let mut special = HashSet::new();
         let mut spellings = Vec::new();
         let mut normalizes_special = false;
@@ -83,7 +90,7 @@ impl HuggingFaceTokenizer {
             spellings,
             normalizes_special,
             bos,
-            add_bos,
+            eos,
             components,
         }
     }
@@ -155,17 +162,23 @@ impl HuggingFaceTokenizer {
     /// Puts the special tokens around those of a text.
     fn add_special(&self, ids: &mut Vec<u32>) {
         let PostProcessor { before, after, .. } = &self.components.post_processor;
-        let skipped = match (self.bos, self.add_bos) {
-            (Some(bos), Some(false)) if before.first() == Some(&bos) => 1,
-            _ => 0,
-        };
-        let missing = match (self.bos, self.add_bos) {
-            (Some(bos), Some(true)) if before.first() != Some(&bos) => Some(bos),
-            _ => None,
-        };
-        let before = missing.into_iter().chain(before[skipped..].iter().copied());
+        let (mut before, mut after) = (before.clone(), after.clone());
+        if let (Some(bos), Some(is_added)) = (self.bos.id, self.bos.is_added) {
+            match before.first() == Some(&bos) {
+                true if !is_added => drop(before.remove(0)),
+                false if is_added => before.insert(0, bos),
+                _ => {}
+            }
+        }
+        if let (Some(eos), Some(is_added)) = (self.eos.id, self.eos.is_added) {
+            match after.last() == Some(&eos) {
+                true if !is_added => drop(after.pop()),
+                false if is_added => after.push(eos),
+                _ => {}
+            }
+        }
         ids.splice(0..0, before);
-        ids.extend_from_slice(after);
+        ids.extend(after);
     }
 }
 

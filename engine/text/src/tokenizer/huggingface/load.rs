@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokenizers::ModelWrapper;
 
 use super::added_tokens::{AddedToken, AddedTokens};
-use super::backend::{Components, HuggingFaceTokenizer};
+use super::backend::{AddedEnd, Components, HuggingFaceTokenizer};
 use super::decoder::Decoder;
 use super::files::HuggingFaceFiles;
 use super::json::{BoundedJson, invalid};
@@ -95,7 +95,11 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     let eos = named("eos_token").or_else(|| numbered_eos.first().copied());
     let end_of_generation: BTreeSet<u32> = numbered_eos.into_iter().chain(eos).collect();
 
-    let add_bos = config["add_bos_token"].as_bool();
+    let added = |id, key: &str| AddedEnd {
+        id,
+        is_added: config[key].as_bool(),
+    };
+    let (added_bos, added_eos) = (added(bos, "add_bos_token"), added(eos, "add_eos_token"));
     let around = &components.post_processor;
     let around = around.before.iter().chain(&around.after);
     if let Some(id) = around
@@ -104,7 +108,7 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     {
         return Err(invalid("post_processor", "ids of the vocabulary", id));
     }
-    let backend = HuggingFaceTokenizer::new(components, bos, add_bos);
+    let backend = HuggingFaceTokenizer::new(components, added_bos, added_eos);
     let adds_bos = bos.is_some() && backend.encode("", true, true)?.first() == bos.as_ref();
     let properties = Properties {
         bos,

@@ -126,6 +126,27 @@ fn bos_follows_the_configuration() {
 }
 
 #[test]
+fn eos_follows_the_configuration() {
+    let tokens = |config: Value, post_processor: bool| {
+        let mut tokenizer = tokenizer_json();
+        if !post_processor {
+            tokenizer["post_processor"] = Value::Null;
+        }
+        let files = [
+            ("tokenizer.json", tokenizer),
+            ("tokenizer_config.json", config),
+        ];
+        load(&files).unwrap().encode("a", true, true).unwrap()
+    };
+    let plain = tokens(json!({"eos_token": "<s>"}), false);
+    let added = tokens(json!({"eos_token": "<s>", "add_eos_token": true}), false);
+    assert_eq!((plain, added), (vec![0], vec![0, 5]));
+    // BOS stays.
+    let both = json!({"bos_token": "<s>", "eos_token": "<s>", "add_eos_token": true});
+    assert_eq!(tokens(both, true), [5, 0, 5]);
+}
+
+#[test]
 fn missing_tokenizer_json_is_named_with_a_remedy() {
     let error = load(&[]).unwrap_err().to_string();
     assert!(error.contains("tokenizer.json is missing"), "{error}");
