@@ -4,21 +4,10 @@ use serde_json::Value;
 
 use super::braced::Marks;
 use super::call_rules::{check, check_count};
-use super::parameters::parameters;
+use super::parameters::{other_than, parameters};
+use super::plain_text::listed_texts;
 use super::rules::Rules;
 use crate::grammar::GrammarError;
-
-/// Keywords that say nothing about a value.
-const ANNOTATIONS: [&str; 8] = [
-    "$defs",
-    "$schema",
-    "default",
-    "definitions",
-    "description",
-    "examples",
-    "nullable",
-    "title",
-];
 
 /// The deepest nesting of schemas that have rules.
 const MAX_DEPTH: usize = 16;
@@ -85,19 +74,15 @@ impl Rules<'_> {
         if depth > MAX_DEPTH {
             return refused("properties");
         }
-        if let Some(values) = schema["enum"].as_array()
-            && values.iter().all(Value::is_string)
-            && !values.is_empty()
-        {
+        if let Some(texts) = listed_texts(schema) {
             let quote = self.literal(marks.quote);
-            let each: Vec<String> = values.iter().map(Value::to_string).collect();
+            let each: Vec<String> = texts
+                .iter()
+                .map(|text| Value::from(*text).to_string())
+                .collect();
             return Ok(format!("{quote} ({}) {quote}", each.join(" | ")));
         }
-        let other_than = |known: &[&str]| -> Option<String> {
-            let mut keywords = schema.as_object()?.keys();
-            let is_known = |key: &str| ANNOTATIONS.contains(&key) || known.contains(&key);
-            keywords.find(|key| !is_known(key)).cloned()
-        };
+        let other_than = |known: &[&str]| other_than(schema, known);
         if let Some(reference) = schema["$ref"].as_str() {
             let target = reference
                 .strip_prefix('#')
@@ -112,7 +97,7 @@ impl Rules<'_> {
             Some("integer" | "number" | "boolean" | "null") => Ok(format!("%json {schema}")),
             Some("array") => {
                 if let Some(keyword) = other_than(&["type", "items"]) {
-                    return refused(&keyword);
+                    return refused(keyword);
                 }
                 let item = match &schema["items"] {
                     Value::Object(_) => {
@@ -126,14 +111,14 @@ impl Rules<'_> {
             Some("object") => {
                 let known = ["type", "properties", "required", "additionalProperties"];
                 if let Some(keyword) = other_than(&known) {
-                    return refused(&keyword);
+                    return refused(keyword);
                 }
                 match &schema["properties"] {
                     Value::Object(_) => self.braced_object(marks, schema, limit, depth),
                     _ => refused("properties"),
                 }
             }
-            _ => refused(other_than(&[]).as_deref().unwrap_or("type")),
+            _ => refused(other_than(&[]).unwrap_or("type")),
         }
     }
 

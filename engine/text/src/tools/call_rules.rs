@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::format::{Syntax, ToolFormat};
-use super::parameters::{Parameter, parameters};
+use super::parameters::{Parameter, other_than, parameters};
+use super::plain_text::{PlainText, listed_texts};
 use super::rules::Rules;
 use super::tagged::Tags;
 use super::tool::Tool;
@@ -251,9 +252,12 @@ impl Rules<'_> {
         for parameter in parameters(schema) {
             let parameter = parameter?;
             let head = quoted(&format!("{before_key}{}{after_key}", parameter.key));
-            let value = match parameter.schema["type"].as_str() {
-                Some("string") => self.add_with("[lazy]", &format!("ANY_TEXT {after_value}")),
-                _ => format!("%json {} {after_value}", parameter.schema),
+            let value = match PlainText::of(&parameter.schema, &parameter.schema) {
+                Some(plain) if plain.is_any => {
+                    self.add_with("[lazy]", &format!("ANY_TEXT {after_value}"))
+                }
+                Some(plain) => format!("{} {after_value}", choice(&plain)),
+                None => format!("%json {} {after_value}", parameter.schema),
             };
             body += &match parameter.is_required {
                 true => format!(" {head} {value}"),
@@ -271,20 +275,27 @@ fn that_follow(items: &[String], comma: &str) -> String {
     each.collect()
 }
 
+/// Returns one of the texts that a parameter may be.
+fn choice(plain: &PlainText<'_>) -> String {
+    let null = plain.has_null.then_some("null");
+    let texts = plain.choices.iter().copied().chain(null);
+    let each: Vec<String> = texts.map(|text| Value::from(text).to_string()).collect();
+    format!("({})", each.join(" | "))
+}
+
 /// Returns a value of a parameter in Python's syntax.
 fn python_value(parameter: &Parameter<'_>) -> String {
-    if let Some(values) = parameter.schema["enum"].as_array()
-        && values.iter().all(Value::is_string)
-        && !values.is_empty()
-    {
-        let each = values
+    let schema = &parameter.schema;
+    if let Some(texts) = listed_texts(schema) {
+        let each = texts
             .iter()
-            .map(|text| Value::from(text.to_string()).to_string());
+            .map(|text| Value::from(Value::from(*text).to_string()).to_string());
         return format!("({})", each.collect::<Vec<_>>().join(" | "));
     }
-    match parameter.schema["type"].as_str() {
-        Some("string") => PYTHON_STRING.into(),
+    match schema["type"].as_str() {
+        // A string of JSON is one of Python, and follows all keywords.
+        Some("string") if other_than(schema, &["type"]).is_none() => PYTHON_STRING.into(),
         Some("boolean") => "(\"True\" | \"False\")".into(),
-        _ => format!("%json {}", parameter.schema),
+        _ => format!("%json {schema}"),
     }
 }

@@ -209,6 +209,155 @@ fn a_schema_that_cannot_be_enforced_frees_only_its_own_tool() {
     }
 }
 
+/// Returns the value of the argument `p0` of the only call in a text.
+fn parsed(format: &str, tools: &Tools, text: &str) -> Value {
+    let format = ToolFormat::named(format).unwrap();
+    let mut parser = ToolParser::new(format, tools.clone(), true);
+    let mut calls = Vec::new();
+    for event in parser.push(text).into_iter().chain(parser.finish()) {
+        match event {
+            ToolEvent::Call(call) => call.append_to(&mut calls),
+            ToolEvent::Content(text) => panic!("{}: {text}", format.name),
+        }
+    }
+    let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
+    assert_eq!(calls.len(), 1);
+    arguments["p0"].clone()
+}
+
+#[test]
+fn texts_in_tags_have_no_quotes_and_reach_the_client_as_they_are() {
+    let answers = Answers::new();
+    let definitions = json!({"unit": {"type": "string", "enum": ["C", "F"]}});
+    let Value::Object(definitions) = definitions else {
+        panic!("{definitions}");
+    };
+    let texts = ["Paris", "01234", "5", "true"];
+    for (schema, right, wrong) in [
+        (
+            json!({"type": "string"}),
+            &[&texts[..], &["null"]].concat()[..],
+            &[][..],
+        ),
+        (json!({"type": ["string", "null"]}), &texts, &[]),
+        (
+            json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            &texts,
+            &[],
+        ),
+        (
+            json!({"oneOf": [{"type": "null"}, {"type": "string"}]}),
+            &texts,
+            &[],
+        ),
+        (
+            json!({"type": "string", "enum": ["a b", "5", ""]}),
+            &["a b", "5", ""],
+            &["a", "\"5\""],
+        ),
+        (
+            json!({"enum": ["C", "F"]}),
+            &["C", "F"],
+            &["K", "\"C\"", "null"],
+        ),
+        (json!({"const": "C"}), &["C"], &["F", "CC"]),
+        (
+            json!({"enum": ["a\"b\\", "// %json {", "<[1]>\n/"]}),
+            &["a\"b\\", "// %json {", "<[1]>\n/"],
+            &[""],
+        ),
+        (
+            json!({"$ref": "#/$defs/unit"}),
+            &["C", "F"],
+            &["K", "\"C\""],
+        ),
+        (
+            json!({"anyOf": [{"$ref": "#/$defs/unit"}, {"type": "null"}]}),
+            &["C"],
+            &["K"],
+        ),
+    ] {
+        let tool = tool("t", properties(1, &schema), definitions.clone());
+        let tools = Tools::new([tool]).unwrap();
+        for format in ["qwen3-coder", "glm"] {
+            let grammar = compile(&answers, format, &tools);
+            for text in right {
+                let call = call(format, "t", Some(("p0", text)));
+                assert!(answers.accepts(&grammar, &call), "{schema}: {call}");
+                assert_eq!(parsed(format, &tools, &call), **text, "{schema}: {call}");
+            }
+            for text in wrong {
+                let call = call(format, "t", Some(("p0", text)));
+                assert!(!answers.accepts(&grammar, &call), "{schema}: {call}");
+            }
+            if schema.to_string().contains("\"null\"") {
+                let call = call(format, "t", Some(("p0", "null")));
+                assert!(answers.accepts(&grammar, &call), "{schema}: {call}");
+                assert_eq!(parsed(format, &tools, &call), Value::Null, "{schema}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_alternatives_than_texts_are_json_in_tags() {
+    let answers = Answers::new();
+    let schema = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
+    let tools = Tools::new([tool("t", properties(1, &schema), Map::new())]).unwrap();
+    for format in ["qwen3-coder", "glm"] {
+        let grammar = compile(&answers, format, &tools);
+        for (text, value) in [("5", json!(5)), ("\"5\"", json!("5"))] {
+            let call = call(format, "t", Some(("p0", text)));
+            assert!(answers.accepts(&grammar, &call), "{call}");
+            assert_eq!(parsed(format, &tools, &call), value, "{call}");
+        }
+        let call = call(format, "t", Some(("p0", "Paris")));
+        assert!(!answers.accepts(&grammar, &call), "{call}");
+    }
+}
+
+#[test]
+fn texts_are_those_that_the_schema_lists_in_every_format() {
+    let answers = Answers::new();
+    for (schema, wrong) in [
+        (json!({"type": "string", "enum": ["C", "F"]}), "K"),
+        (json!({"type": "string", "const": "C"}), "F"),
+        (json!({"const": "C"}), "F"),
+    ] {
+        let tools = Tools::new([tool("t", properties(1, &schema), Map::new())]).unwrap();
+        for format in FORMATS {
+            let grammar = compile(&answers, format, &tools);
+            let is_tagged = ["qwen3-coder", "glm"].contains(&format);
+            let written = |text: &str| match is_tagged {
+                true => call(format, "t", Some(("p0", text))),
+                false => call(format, "t", Some(("p0", &format!("\"{text}\"")))),
+            };
+            let right = written("C");
+            assert!(answers.accepts(&grammar, &right), "{schema}: {right}");
+            assert_eq!(parsed(format, &tools, &right), "C", "{schema}: {right}");
+            let wrong = written(wrong);
+            assert!(!answers.accepts(&grammar, &wrong), "{schema}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn texts_of_python_follow_all_keywords() {
+    let answers = Answers::new();
+    for (schema, wrong) in [
+        (json!({"type": "string", "minLength": 3}), "12"),
+        (json!({"type": "string", "maxLength": 3}), "1234"),
+        (json!({"type": "string", "pattern": "^[0-9]+$"}), "abc"),
+        (json!({"type": "string", "enum": ["123", null]}), "12"),
+    ] {
+        let tools = Tools::new([tool("t", properties(1, &schema), Map::new())]).unwrap();
+        let grammar = compile(&answers, "lfm2", &tools);
+        let written = |text: &str| call("lfm2", "t", Some(("p0", &format!("\"{text}\""))));
+        assert!(answers.accepts(&grammar, &written("123")), "{schema}");
+        assert!(!answers.accepts(&grammar, &written(wrong)), "{schema}");
+    }
+}
+
 #[test]
 fn as_many_tools_as_are_allowed_are_enforced() {
     let answers = Answers::new();

@@ -252,14 +252,14 @@ impl ToolFormat {
         markers.chain(inner)
     }
 
-    /// Returns a parser of what stands behind the marker.
-    pub(super) fn payload(&self) -> Box<dyn Payload> {
+    /// Returns a parser of what stands behind a marker, which is empty for a call without one.
+    pub(super) fn payload(&self, marker: &str) -> Box<dyn Payload> {
         match self.syntax {
             Syntax::Json { .. } => Box::new(JsonCalls::default()),
             Syntax::Headed { name_of, .. } => Box::new(HeadedJson::new(name_of)),
             Syntax::Braced(marks) => Box::new(BracedCall::new(marks)),
             Syntax::Pythonic => Box::new(PythonicCalls::default()),
-            Syntax::Tagged(tags) => Box::new(TaggedCall::new(tags)),
+            Syntax::Tagged(tags) => Box::new(TaggedCall::new(tags, marker)),
         }
     }
 }

@@ -34,6 +34,7 @@ mod json_calls;
 mod json_scanner;
 mod parameters;
 mod parser;
+mod plain_text;
 mod python_value;
 mod pythonic;
 mod rules;

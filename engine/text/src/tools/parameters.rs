@@ -7,6 +7,24 @@ use serde_json::{Map, Value, json};
 
 use crate::grammar::GrammarError;
 
+/// Keywords that say nothing about a value.
+const ANNOTATIONS: [&str; 8] = [
+    "$defs",
+    "$schema",
+    "default",
+    "definitions",
+    "description",
+    "examples",
+    "nullable",
+    "title",
+];
+
+/// Returns a keyword of a schema that says something about a value, but for known ones.
+pub(super) fn other_than<'s>(schema: &'s Value, known: &[&str]) -> Option<&'s str> {
+    let mut keywords = schema.as_object()?.keys().map(String::as_str);
+    keywords.find(|key| !ANNOTATIONS.contains(key) && !known.contains(key))
+}
+
 /// The keywords that hold definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 

@@ -142,7 +142,7 @@ impl ToolParser {
     /// Begins a payload behind the marker that is held, or with its first character.
     fn begin(&mut self, first: Option<char>) {
         self.state = State::Payload {
-            payload: self.format.payload(),
+            payload: self.format.payload(self.held.trim_start()),
             text: std::mem::take(&mut self.held),
             count: self.calls.count,
         };

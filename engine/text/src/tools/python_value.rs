@@ -121,12 +121,7 @@ impl Parser<'_> {
                     continue;
                 }
             };
-            let hex = (&mut characters).take(digits).map(|(_, digit)| digit);
-            let hex: String = hex.collect();
-            let code = u32::from_str_radix(&hex, 16)
-                .ok()
-                .filter(|_| hex.len() == digits)?;
-            text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            text.push(escaped(&mut characters, digits)?);
         }
         None
     }
@@ -154,6 +149,39 @@ impl Parser<'_> {
     }
 }
 
+/// Reads the character whose code has so many digits. Two escapes that are a surrogate pair are one character, as in
+/// JSON, and a surrogate without the other is U+FFFD.
+fn escaped<I>(characters: &mut I, digits: usize) -> Option<char>
+where
+    I: Iterator<Item = (usize, char)> + Clone,
+{
+    let mut code = hexadecimal(characters, digits)?;
+    if (0xd800..0xdc00).contains(&code) {
+        let mut ahead = characters.clone();
+        if let Some(low) = low_surrogate(&mut ahead) {
+            *characters = ahead;
+            code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        }
+    }
+    Some(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
+}
+
+/// Reads the escape of the second half of a surrogate pair.
+fn low_surrogate(characters: &mut impl Iterator<Item = (usize, char)>) -> Option<u32> {
+    let is_escape = characters.next()?.1 == '\\' && characters.next()?.1 == 'u';
+    let code = hexadecimal(characters, 4).filter(|_| is_escape)?;
+    (0xdc00..0xe000).contains(&code).then_some(code)
+}
+
+/// Reads a number of so many hexadecimal digits, at most eight.
+fn hexadecimal(characters: &mut impl Iterator<Item = (usize, char)>, digits: usize) -> Option<u32> {
+    let mut code = 0;
+    for _ in 0..digits {
+        code = code * 16 + characters.next()?.1.to_digit(16)?;
+    }
+    Some(code)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -179,6 +207,36 @@ mod tests {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn escaped_surrogate_pairs_are_one_character() {
+        for (text, value) in [
+            ("'\\ud83d\\ude00!'", "😀!"),
+            ("'\\U0001f600'", "😀"),
+            ("'\\ud83d'", "\u{fffd}"),
+            ("'\\ude00\\ud83d'", "\u{fffd}\u{fffd}"),
+            ("'\\ud83d\\n'", "\u{fffd}\n"),
+            ("'\\ud83d\\u0041'", "\u{fffd}A"),
+            ("'\\ud83d\\ud83d\\ude00'", "\u{fffd}😀"),
+            ("'\\ud83dude00'", "\u{fffd}ude00"),
+            ("'\\Uffffffff'", "\u{fffd}"),
+        ] {
+            assert_eq!(parse(text), Some(json!(value)), "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_have_hexadecimal_digits_only() {
+        for text in [
+            "'\\u+1F0'",
+            "'\\x-1'",
+            "'\\x+f'",
+            "'\\u00g0'",
+            "'\\ud83d\\u+e00'",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 
     proptest! {

@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::calls::{Calls, Payload, Step};
 use super::json_calls::JsonCalls;
+use super::plain_text::PlainText;
 use super::python_value;
+use super::tool::Tool;
 
 /// The longest name of a tool or an argument in bytes.
 const MAX_NAME: usize = 256;
@@ -85,11 +87,13 @@ fn matches(text: &str, tag: &str) -> Match {
 }
 
 impl TaggedCall {
-    pub fn new(tags: &'static Tags) -> TaggedCall {
+    /// Creates a parser of what stands behind a marker, which may be the tag before the name.
+    pub fn new(tags: &'static Tags, marker: &str) -> TaggedCall {
         TaggedCall {
             tags,
             expected: match tags.before_name {
                 "" => Expected::Name,
+                tag if tag == marker => Expected::Name,
                 _ => Expected::BeforeName,
             },
             text: String::new(),
@@ -186,8 +190,8 @@ impl TaggedCall {
         let value = value.strip_prefix('\n').unwrap_or(value);
         let value = value.strip_suffix('\n').unwrap_or(value);
         let tool = calls.tools.get(&self.name);
-        let schema = tool.map(|tool| &tool.parameters()["properties"][&self.key]);
-        let value = typed(value, schema.unwrap_or(&Value::Null));
+        let schema = tool.map_or(&Value::Null, Tool::parameters);
+        let value = typed(value, schema, &schema["properties"][&self.key]);
         let start = if self.has_arguments { ", " } else { "{" };
         self.has_arguments = true;
         let key = Value::from(std::mem::take(&mut self.key));
@@ -200,17 +204,13 @@ impl TaggedCall {
     }
 }
 
-/// Returns what a text is as a value of a schema: text, unless the schema has another type.
-fn typed(text: &str, schema: &Value) -> Value {
-    let has_type = |name: &str| match &schema["type"] {
-        Value::String(kind) => kind == name,
-        Value::Array(kinds) => kinds.iter().any(|kind| kind == name),
-        _ => false,
-    };
-    let is_text = has_type("string") && !(has_type("null") && text == "null");
-    match python_value::parse(text) {
-        Some(value) if !is_text => value,
-        _ => text.into(),
+/// Returns what a text is as a value of a schema, whose references lead to definitions of `root`: text, unless the
+/// schema has another type.
+fn typed(text: &str, root: &Value, schema: &Value) -> Value {
+    match PlainText::of(root, schema) {
+        Some(plain) if plain.has_null && text == "null" => Value::Null,
+        Some(_) => text.into(),
+        None => python_value::parse(text).unwrap_or_else(|| text.into()),
     }
 }
 

@@ -357,7 +357,13 @@ fn variants_of_calls_are_found() {
         // Without the outer tag.
         (
             "qwen3-coder",
-            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+            "Yes.\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\nDone.",
+            "Yes.\nDone.",
+            &city,
+        ),
+        (
+            "qwen3-coder",
+            "<function=get_weather><parameter=city>Paris</parameter></function></tool_call>",
             "",
             &city,
         ),
@@ -382,11 +388,41 @@ fn variants_of_calls_are_found() {
 }
 
 #[test]
+fn functions_need_no_tag_of_their_own_around_them() {
+    let function = |name: &str, number: u8| {
+        format!("<function={name}>\n<parameter=a>\n{number}\n</parameter>\n</function>")
+    };
+    let (add, other) = (function("add", 1), function("f-1", 2));
+    let both = [
+        ("add".to_owned(), json!({ "a": 1 })),
+        ("f-1".to_owned(), json!({ "a": 2 })),
+    ];
+    for (text, count) in [
+        (add.clone(), 1),
+        (format!("{add}\n{other}"), 2),
+        (format!("<tool_call>\n{add}\n{other}\n</tool_call>"), 2),
+        (format!("<tool_call>{add}{other}</tool_call>"), 2),
+    ] {
+        for lengths in [&[][..], &[1], &[3]] {
+            let (content, calls) = parse("qwen3-coder", &text, lengths);
+            assert_eq!(values(&calls), both[..count], "{text}");
+            assert_eq!(content, "", "{text}");
+        }
+    }
+    let text = "<function=unknown></function> <function=add";
+    let (content, calls) = parse("qwen3-coder", text, &[1]);
+    assert_eq!((&*content, calls), (text, Vec::new()));
+}
+
+#[test]
 fn typed_arguments_follow_the_schema() {
     let schema = json!({ "properties": {
         "text": { "type": "string" }, "count": { "type": "integer" }, "maybe": { "type": ["string", "null"] },
         "flag": { "type": "boolean" }, "list": { "type": "array" },
-    } });
+        "either": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
+        "none": { "oneOf": [{ "type": "null" }, { "type": "string" }] },
+        "code": { "$ref": "#/$defs/code" }, "year": { "enum": ["2025", "2026"] },
+    }, "$defs": { "code": { "type": "string" } } });
     let tools = Tools::new([Tool::new("f", schema).unwrap()]).unwrap();
     let format = ToolFormat::named("qwen3-coder").unwrap();
     let mut parser = ToolParser::new(format, tools, true);
@@ -396,6 +432,10 @@ fn typed_arguments_follow_the_schema() {
         ("maybe", "null"),
         ("flag", "True"),
         ("list", "[1]"),
+        ("either", "01234"),
+        ("none", "null"),
+        ("code", "7"),
+        ("year", "2026"),
         ("new", "a b"),
     ];
     let each = arguments.map(|(key, value)| format!("<parameter={key}>{value}</parameter>"));
@@ -410,8 +450,10 @@ fn typed_arguments_follow_the_schema() {
             ToolEvent::Content(text) => panic!("{text}"),
         }
     }
-    let expected =
-        json!({ "text": "5", "count": 5, "maybe": null, "flag": true, "list": [1], "new": "a b" });
+    let expected = json!({
+        "text": "5", "count": 5, "maybe": null, "flag": true, "list": [1], "either": "01234",
+        "none": null, "code": "7", "year": "2026", "new": "a b",
+    });
     assert_eq!(values(&calls), [("f".to_owned(), expected)]);
 }
 
