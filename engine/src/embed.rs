@@ -71,8 +71,8 @@ impl Embedder {
         self
     }
 
-    /// Sets whether texts that are longer than the model's files allow are cut; by default they are an
-    /// error. [`Embeddings::cut`] has the number of tokens cut from each text.
+    /// Sets whether texts that are too long for the model, as its files and the limits with which it was
+    /// loaded say, are cut; by default they are an error. [`Embeddings::cut`] has the number of tokens cut from each text.
     pub fn truncate(mut self, truncate: bool) -> Embedder {
         self.options.truncate = truncate;
         self

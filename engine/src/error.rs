@@ -85,6 +85,16 @@ pub enum Error {
         /// The name of the model.
         model: String,
     },
+    /// Occurs when an encoder is to be loaded with an adapter.
+    #[error(
+        "{model} is an encoder, and encoders take no adapters: load it without adapter {adapter}"
+    )]
+    AdapterOfEncoder {
+        /// The name of the model.
+        model: String,
+        /// The name of the adapter.
+        adapter: String,
+    },
     /// Occurs when embeddings are requested from a decoder.
     #[error(
         "{model} continues texts, but makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2"
@@ -148,9 +158,9 @@ impl Error {
                 let error = RequestError::TooLong { tokens, max_length };
                 PipelineError::from(error).remedies()
             }
-            Error::NotAGenerator { .. } | Error::NotAnEncoder { .. } => {
-                vec![Remedy::AnotherKindOfModel]
-            }
+            Error::NotAGenerator { .. }
+            | Error::NotAnEncoder { .. }
+            | Error::AdapterOfEncoder { .. } => vec![Remedy::AnotherKindOfModel],
             Error::DeviceLost { .. } | Error::WorkerEnded => vec![Remedy::LoadAgain],
             Error::TextTooLong { max, .. } => vec![Remedy::ShortenPrompt { max_tokens: *max }],
             Error::NonFinite { .. }

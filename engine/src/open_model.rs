@@ -174,8 +174,8 @@ impl OpenModel {
     ///
     /// # Errors
     ///
-    /// If the device does not exist or has too little memory, the files are inconsistent, or loading
-    /// was cancelled.
+    /// If the device does not exist or has too little memory, the files are inconsistent, an encoder is to
+    /// have adapters, or loading was cancelled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn load(self) -> Result<Model, Error> {
         pollster::block_on(self.load_here())
@@ -255,6 +255,7 @@ impl OpenModel {
     }
 
     async fn load_files(&self, files: &ModelFiles) -> Result<(InferenceSession, Loaded), Error> {
+        self.check_adapters(files)?;
         let device = self.open_device().await?;
         let limits = self.limits_on(&device)?;
         let session = self.session(device, files, &limits)?;
@@ -346,6 +347,18 @@ impl OpenModel {
         #[cfg(target_arch = "wasm32")]
         let _ = (session, files, limits);
         Ok(())
+    }
+
+    /// Refuses adapters of an encoder, before its weights are read.
+    fn check_adapters(&self, files: &ModelFiles) -> Result<(), Error> {
+        let is_encoder = files.model_spec.spec.encoder.is_some();
+        match self.builder.config.adapters().next() {
+            Some((adapter, _)) if is_encoder => Err(Error::AdapterOfEncoder {
+                model: self.text.name().into(),
+                adapter: adapter.into(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Loads the adapters that the settings list.

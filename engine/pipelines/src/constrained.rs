@@ -43,7 +43,7 @@ impl Constrained {
     }
 
     /// Computes which tokens may follow; none if that fails. Tokens that end the sequence for another reason may follow
-    /// only where the text may end.
+    /// only where the text may end; if only such tokens may follow elsewhere, the constraint fails.
     pub fn mask(&mut self, words: &mut [u32], stop_tokens: &[u32]) {
         // Before the mask: where no token may follow, the matcher cannot be used any longer.
         let may_end = self.matcher.is_accepting();
@@ -58,6 +58,7 @@ impl Constrained {
                 *word &= !(1 << (token % 32));
             }
         }
+        self.has_failed |= words.iter().all(|word| *word == 0);
     }
 
     /// Returns up to `most` tokens that must follow, and takes notice of them.
@@ -93,5 +94,50 @@ impl Constrained {
             }
         }
         forced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use wisp_text::{
+        grammar::{Constraint, GrammarCompiler},
+        tokenizer::{HuggingFaceFiles, Tokenizer},
+    };
+
+    use super::*;
+
+    /// Begins an answer in the letters a, b and c, which are the tokens 0, 1 and 2. Token 3 ends texts.
+    fn constrained(regex: &str) -> Constrained {
+        let control = json!({"id": 3, "content": "<|end|>", "special": true, "normalized": false,
+                             "single_word": false, "lstrip": false, "rstrip": false});
+        let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+        let file = json!({
+            "added_tokens": [control], "pre_tokenizer": bytes, "decoder": bytes,
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}
+        });
+        let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
+            tokenizer: file.to_string().as_bytes(),
+            ..HuggingFaceFiles::default()
+        });
+        let compiler = GrammarCompiler::new(&tokenizer.unwrap(), &[3]).unwrap();
+        let grammar = compiler.compile(&Constraint::Regex(regex.into()));
+        Constrained::new(&grammar.unwrap(), false)
+    }
+
+    #[test]
+    fn constraint_fails_where_only_a_token_that_ends_the_text_too_early_may_follow() {
+        for (regex, stop_tokens, expected, has_failed) in [
+            ("ab", &[][..], 0b0001, false),
+            ("ab", &[0], 0, true),
+            ("(a|b)c", &[0], 0b0010, false),
+            ("(ab)?", &[0], 0b1001, false),
+        ] {
+            let mut constrained = constrained(regex);
+            let mut words = [0];
+            constrained.mask(&mut words, stop_tokens);
+            assert_eq!(words, [expected], "{regex}");
+            assert_eq!(constrained.has_failed(), has_failed, "{regex}");
+        }
     }
 }

@@ -38,7 +38,7 @@ pub struct EncodeOptions {
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
     /// Whether [`TextEncoder::encode`] cuts the end of texts that are longer than the model's files
-    /// allow, as sentence-transformers does; [`Embeddings::cut`] has the number of tokens cut. By
+    /// (as in sentence-transformers) or the limits with which it was loaded allow; [`Embeddings::cut`] has the number of tokens cut. By
     /// default such a text is an error.
     pub truncate: bool,
 }
@@ -58,8 +58,8 @@ impl Default for EncodeOptions {
 pub struct Embeddings {
     /// One vector per text: `[texts][width]`.
     pub vectors: Vec<Vec<f32>>,
-    /// The number of tokens cut from the end of each text, because the model's files limit its length;
-    /// 0 without [`EncodeOptions::truncate`].
+    /// The number of tokens cut from the end of each text, because the model's files or the limits with
+    /// which it was loaded bound its length; 0 without [`EncodeOptions::truncate`].
     pub cut: Vec<usize>,
     /// The number of tokens of all texts together, including special ones.
     pub tokens: usize,
@@ -407,7 +407,7 @@ impl CheckpointModel for TextEncoder {
             limits,
             model: session.init(&compiled, &weights, options).await?,
             layer_embeddings: LayerEmbeddingTable::of(files, limits.layer_embeddings)?,
-            tokenizer: EncoderTokenizer::of(files),
+            tokenizer: EncoderTokenizer::of(files).within(limits.max_length),
             config: files.huggingface_config.clone(),
             encoding: SupportedEncoding::of(&files.checkpoint),
         })

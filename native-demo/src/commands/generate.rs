@@ -21,7 +21,7 @@ use crate::{
     adapter::AdapterArgs,
     constraint::ConstraintArgs,
     interrupt,
-    logprobs::Logprobs,
+    logprobs::{Echoed, Logprobs},
     open::{load, tokenizer},
     output::{message, print, print_generated, print_json, print_line},
     sampling::SamplingArgs,
@@ -212,8 +212,15 @@ impl Generate {
         }
         let completion = &generated.completion;
         if self.json {
-            let text = shown + &completion.text;
             let tokenizer = model.text().tokenizer().ok();
+            let echoed = echo.then_some(Echoed {
+                tokens: prompt,
+                text: &shown,
+            });
+            let logprobs = self
+                .logprobs
+                .map(|_| Logprobs::new(tokenizer, echoed, completion, 0));
+            let text = shown + &completion.text;
             return print_json(&Report {
                 model: settings.name(),
                 device: settings.device_of(&model),
@@ -224,9 +231,7 @@ impl Generate {
                 tool_calls: self.tools.calls(completion),
                 finish_reason: completion.finish_reason,
                 seed,
-                logprobs: self
-                    .logprobs
-                    .map(|_| Logprobs::new(tokenizer, prompt, completion, echo, 0)),
+                logprobs,
                 timings,
             });
         }

@@ -44,18 +44,25 @@ impl Admission {
         })
     }
 
-    /// Takes a client's right to run `count` texts.
+    /// Takes a client's right to run `choices` texts for each of `prompts` prompts.
     ///
     /// # Errors
     ///
-    /// If too many run and wait already.
-    pub fn enter(self: &Arc<Admission>, client: ClientId, count: usize) -> Result<Slots, ApiError> {
+    /// If these are too many, or too many run and wait already.
+    pub fn enter(
+        self: &Arc<Admission>,
+        client: ClientId,
+        prompts: usize,
+        choices: usize,
+    ) -> Result<Slots, ApiError> {
+        let count = prompts.saturating_mul(choices);
         if count > self.capacity {
             let capacity = self.capacity;
             let message = format!(
                 "the request asks for {count} texts, but at most {capacity} can run and wait"
             );
-            return Err(ApiError::parameter("n", message));
+            let param = if prompts > capacity { "prompt" } else { "n" };
+            return Err(ApiError::parameter(param, message));
         }
         let mut active = self.active();
         let capacity = match active.of_client.contains_key(&client) {
@@ -105,25 +112,35 @@ mod tests {
     #[test]
     fn texts_beyond_the_queue_are_refused_until_others_end() {
         let admission = Admission::new(2, 1);
-        let first = admission.enter(CLIENT, 2).unwrap();
-        let second = admission.enter(CLIENT, 1).unwrap();
-        assert!(admission.enter(CLIENT, 1).is_err());
+        let first = admission.enter(CLIENT, 1, 2).unwrap();
+        let second = admission.enter(CLIENT, 1, 1).unwrap();
+        assert!(admission.enter(CLIENT, 1, 1).is_err());
         drop(first);
-        assert!(admission.enter(CLIENT, 3).is_err());
-        drop(admission.enter(CLIENT, 2).unwrap());
+        assert!(admission.enter(CLIENT, 1, 3).is_err());
+        drop(admission.enter(CLIENT, 1, 2).unwrap());
         drop(second);
-        drop(admission.enter(CLIENT, 3).unwrap());
-        assert!(admission.enter(CLIENT, 4).is_err());
+        drop(admission.enter(CLIENT, 1, 3).unwrap());
+        assert!(admission.enter(CLIENT, 1, 4).is_err());
+    }
+
+    #[test]
+    fn too_many_prompts_are_told_apart_from_too_many_choices() {
+        let admission = Admission::new(2, 1);
+        for (prompts, choices, param) in [(4, 1, "prompt"), (4, 2, "prompt"), (2, 2, "n")] {
+            let error = admission.enter(CLIENT, prompts, choices).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], param);
+        }
+        drop(admission.enter(CLIENT, 3, 1).unwrap());
     }
 
     #[test]
     fn a_client_without_texts_is_let_in_behind_a_full_queue() {
         let admission = Admission::new(2, 1);
-        let full = admission.enter(CLIENT, 3).unwrap();
-        let other = admission.enter(ClientId(2), 2).unwrap();
-        assert!(admission.enter(ClientId(2), 1).is_err());
-        assert!(admission.enter(ClientId(3), 2).is_err());
-        let third = admission.enter(ClientId(3), 1).unwrap();
+        let full = admission.enter(CLIENT, 1, 3).unwrap();
+        let other = admission.enter(ClientId(2), 1, 2).unwrap();
+        assert!(admission.enter(ClientId(2), 1, 1).is_err());
+        assert!(admission.enter(ClientId(3), 1, 2).is_err());
+        let third = admission.enter(ClientId(3), 1, 1).unwrap();
         drop((full, other, third));
         assert_eq!(admission.active().total, 0);
         assert!(admission.active().of_client.is_empty());

@@ -18,7 +18,7 @@ use super::{
     stream::{self, Chunks},
     structured, unsupported,
 };
-use crate::logprobs::Logprobs;
+use crate::logprobs::{Echoed, Logprobs};
 
 /// The number of tokens to generate if the client gives none, as in OpenAI's interface.
 const DEFAULT_TOKENS: usize = 16;
@@ -118,7 +118,7 @@ struct Echo {
     text: String,
     /// Whether the prompt has been sent, or is not to be.
     is_sent: bool,
-    /// Characters of the tokens that were sent with their log-probabilities.
+    /// Characters of the text that the tokens sent with their log-probabilities take.
     length: usize,
 }
 
@@ -150,16 +150,20 @@ impl Format {
     fn choice(&mut self, index: usize, new: &Completion, reason: Value) -> Value {
         let echo = &mut self.echoes[index];
         let with_prompt = !std::mem::replace(&mut echo.is_sent, true);
+        let scores = self.has_scores.then(|| {
+            let tokenizer = self.model.text().tokenizer().ok();
+            let prompt = with_prompt.then_some(Echoed {
+                tokens: &echo.tokens,
+                text: &echo.text,
+            });
+            let scores = Logprobs::new(tokenizer, prompt, new, echo.length);
+            echo.length += scores.length;
+            scores
+        });
         let text = match with_prompt {
             true => std::mem::take(&mut echo.text) + &new.text,
             false => new.text.clone(),
         };
-        let scores = self.has_scores.then(|| {
-            let tokenizer = self.model.text().tokenizer().ok();
-            let scores = Logprobs::new(tokenizer, &echo.tokens, new, with_prompt, echo.length);
-            echo.length += scores.length;
-            scores
-        });
         json!({ "index": index, "text": text, "logprobs": scores, "finish_reason": reason })
     }
 

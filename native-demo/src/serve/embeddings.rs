@@ -36,7 +36,7 @@ pub async fn answer(
     let encoding = encoding(&fields)?;
     let dimensions: Option<usize> = fields.get("dimensions")?;
     // A request is one text here: the encoder runs its texts as one batch.
-    let _slots = served.admission.enter(caller.client, 1)?;
+    let _slots = served.admission.enter(caller.client, 1, 1)?;
     let embedded = embed(&served.model, inputs).await;
     let (vectors, tokens) = embedded.map_err(|error| served.failed(error).about("input"))?;
     let width = vectors.first().map_or(0, Vec::len);

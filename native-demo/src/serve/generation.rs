@@ -120,7 +120,7 @@ impl Texts {
             .map_err(|error| error.about("logit_bias"))?;
         let slots = served
             .admission
-            .enter(params.options.client, prompts.len() * params.choices)?;
+            .enter(params.options.client, prompts.len(), params.choices)?;
         let prompt_tokens = prompts.iter().map(|prompt| prompt.tokens().len()).sum();
         server.metrics.count_prompt(served, prompt_tokens);
         params.facts.set_prompt(&served.id, prompt_tokens);

@@ -206,7 +206,7 @@ async fn relevances(
     pairs: Vec<Pair>,
     param: &str,
 ) -> Result<Vec<Relevance>, ApiError> {
-    let _slots = served.admission.enter(client, 1)?;
+    let _slots = served.admission.enter(client, 1, 1)?;
     let reranker = served.model.reranker().truncate(true);
     let scored = reranker.score_async(pairs).await;
     scored.map_err(|error| failed(served, error, param))

@@ -126,9 +126,9 @@ fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
     let default = SamplingParams::default();
     // OpenAI's default. 0 is greedy.
     let temperature = fields.get_or("temperature", 1.0)?;
-    let seed = match fields.get::<i64>("seed")? {
-        // Both halves count, so that seeds that differ stay different in most cases.
-        Some(seed) => (seed ^ (seed >> 32)) as u32,
+    // Other servers write -1 for a seed that is drawn.
+    let seed = match fields.get::<i64>("seed")?.filter(|seed| *seed != -1) {
+        Some(seed) => in_32_bits(seed),
         None if temperature > 0.0 => getrandom::u32().map_err(|error| {
             let message = format!("the system draws no seed: {error}");
             ApiError::unavailable(message)
@@ -154,6 +154,13 @@ fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
         seed,
         ..default
     })
+}
+
+/// Returns a seed in 32 bits: one that fits as it is, and a hash of others, so that seeds that differ stay different in
+/// most cases.
+fn in_32_bits(seed: i64) -> u32 {
+    let hash = || (seed.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+    u32::try_from(seed).unwrap_or_else(|_| hash())
 }
 
 /// Returns the biases, whose tokens are the keys of an object.
@@ -213,6 +220,8 @@ pub fn stops(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn of(body: &str) -> Result<GenerationParams, ApiError> {
@@ -239,6 +248,32 @@ mod tests {
             of(r#"{"stop": ["a", "b"]}"#).unwrap().options.stop,
             ["a", "b"]
         );
+    }
+
+    #[test]
+    fn seeds_that_differ_stay_different() {
+        let seed = |seed: i64| {
+            of(&format!(r#"{{"seed": {seed}}}"#))
+                .unwrap()
+                .options
+                .sampling
+                .seed
+        };
+        for small in [0, 4, i64::from(u32::MAX)] {
+            assert_eq!(i64::from(seed(small)), small);
+        }
+        let others = [4, -2, -4, -5, 1 << 32, 5 << 32, i64::MAX, i64::MIN];
+        let distinct: BTreeSet<u32> = others.into_iter().map(seed).collect();
+        assert_eq!(distinct.len(), others.len());
+        assert_eq!(seed(-5), seed(-5));
+    }
+
+    #[test]
+    fn seed_of_minus_1_is_drawn() {
+        let seeds: BTreeSet<u32> = (0..4)
+            .map(|_| of(r#"{"seed": -1}"#).unwrap().options.sampling.seed)
+            .collect();
+        assert!(seeds.len() > 1, "{seeds:?}");
     }
 
     #[test]

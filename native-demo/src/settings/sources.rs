@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
 
@@ -105,6 +105,12 @@ fn names(command: &Command) -> BTreeMap<String, String> {
     fields.chain(flags).collect()
 }
 
+/// Returns whether a variable is the address of a service called `wisp`, which Kubernetes and Docker set for other
+/// containers: `WISP_PORT=tcp://10.0.0.1:8000`.
+fn is_service_link(variable: &str, value: &OsStr) -> bool {
+    variable == "WISP_PORT" && value.as_encoded_bytes().starts_with(b"tcp://")
+}
+
 /// Returns the settings of the environment. An empty variable counts as unset, and lists are separated by commas.
 /// Prints a warning for a variable that is no setting.
 fn environment(
@@ -119,7 +125,8 @@ fn environment(
         let Some(name) = variable.strip_prefix(PREFIX) else {
             continue;
         };
-        if value.is_empty() || OTHER_VARIABLES.contains(&variable.as_str()) {
+        let is_other = OTHER_VARIABLES.contains(&variable.as_str());
+        if value.is_empty() || is_other || is_service_link(&variable, &value) {
             continue;
         }
         let Some(flag) = names.get(&name.to_lowercase()) else {
@@ -385,6 +392,13 @@ mod tests {
         );
         let expected = ["generate", "--top-p=0.5", "--tokens=1", "--seed", "3"];
         assert_eq!(found.unwrap(), expected);
+    }
+
+    #[test]
+    fn addresses_of_services_are_no_settings() {
+        let port = |value| merged(&["serve"], &[("WISP_PORT", value)], "").unwrap();
+        assert_eq!(port("tcp://10.0.0.1:8000"), ["serve"]);
+        assert_eq!(port("8001"), ["serve", "--port=8001"]);
     }
 
     #[test]

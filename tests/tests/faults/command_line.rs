@@ -149,6 +149,23 @@ fn text_without_a_flag_is_taken_by_every_command_of_texts() {
     assert_eq!(encode(&["cat", "--tokens", "1"]).status, Some(2));
 }
 
+#[test]
+fn encoders_take_no_adapters() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    encoder::bert(folder.path());
+    let model = folder.path().to_str().expect("UTF-8");
+    for command in ["encode", "serve"] {
+        let text = ["cat"].into_iter().filter(|_| command == "encode");
+        let args = [command, "--model", model, "--lora", "x=/nonexistent"];
+        let told = run(args.into_iter().chain(HOST).chain(text));
+        assert_eq!(told.status, Some(1), "{told:?}");
+        assert!(
+            told.stderr.contains("encoders take no adapters"),
+            "{told:?}"
+        );
+    }
+}
+
 fn chat(flags: &[&str], input: &str) -> Run {
     run_with_input([&["chat"], flags, &HOST].concat(), input).succeeded()
 }

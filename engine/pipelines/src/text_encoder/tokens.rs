@@ -10,7 +10,8 @@ use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTrans
 pub struct TokenizedText {
     /// The tokens, including special ones.
     pub tokens: Vec<u32>,
-    /// The number of tokens cut from the end of the text, because the model's files limit its length.
+    /// The number of tokens cut from the end of the text, because the model's files or the limits with
+    /// which it was loaded bound its length.
     pub cut: usize,
 }
 
@@ -36,13 +37,20 @@ impl EncoderTokenizer {
         }
     }
 
+    /// Returns the tokenizer of an encoder that was loaded for texts of at most `most` tokens.
+    pub(super) fn within(mut self, most: u64) -> EncoderTokenizer {
+        let own = self.settings.max_length.unwrap_or(most);
+        self.settings.max_length = Some(own.min(most));
+        self
+    }
+
     /// Returns the settings for embeddings in the model's files.
     pub(super) fn settings(&self) -> &SentenceTransformer {
         &self.settings
     }
 
-    /// Returns the tokens of texts as [`Self::tokenize`] does. With `truncate`, texts that are longer
-    /// than the model's files allow are cut.
+    /// Returns the tokens of texts as [`Self::tokenize`] does. With `truncate`, texts that are too
+    /// long for the model are cut.
     ///
     /// # Errors
     ///
@@ -130,8 +138,8 @@ impl EncoderTokenizer {
     }
 
     /// Returns a text's tokens with the special tokens that the tokenizer adds, cut to the maximum
-    /// length in the model's files (as sentence-transformers does). Special tokens at the end are
-    /// kept.
+    /// length in the model's files (as sentence-transformers does), and to the one with which the
+    /// encoder was loaded if it is the tokenizer of one. Special tokens at the end are kept.
     ///
     /// # Errors
     ///
@@ -167,7 +175,62 @@ fn end_of(tokens: &[u32], bare: &[u32]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use wisp_text::tokenizer::HuggingFaceFiles;
+
     use super::*;
+
+    /// The tokens 5 and 6 are words, and 1 and 2 surround texts.
+    fn tokenizer() -> EncoderTokenizer {
+        let special = |token: &str| json!({"SpecialToken": {"id": token, "type_id": 0}});
+        let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
+        let vocab = json!({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 5, "b": 6});
+        let file = json!({
+            "pre_tokenizer": {"type": "Whitespace"},
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [special("[CLS]"), text("A"), special("[SEP]")],
+                "pair": [special("[CLS]"), text("A"), special("[SEP]"), text("B"), special("[SEP]")],
+                "special_tokens": {"[CLS]": {"ids": [1]}, "[SEP]": {"ids": [2]}}
+            },
+            "model": {
+                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100, "vocab": vocab
+            }
+        });
+        let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
+            tokenizer: file.to_string().as_bytes(),
+            ..HuggingFaceFiles::default()
+        });
+        EncoderTokenizer {
+            text: TextProcessor::new("words", tokenizer.unwrap(), []),
+            settings: SentenceTransformer::default(),
+            max_positions: 8,
+            judges: false,
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_to_the_limit_that_the_encoder_was_loaded_with() {
+        for (files, loaded, expected) in [
+            (None, 100, 8),
+            (None, 6, 6),
+            (Some(7), 6, 6),
+            (Some(5), 6, 5),
+        ] {
+            let mut tokenizer = tokenizer();
+            tokenizer.settings.max_length = files;
+            let tokenizer = tokenizer.within(loaded);
+            let text = tokenizer.tokenize_one(1, "a b a b a b a b", true).unwrap();
+            assert_eq!((text.tokens.len(), text.cut), (expected, 10 - expected));
+            let pair = tokenizer.tokenize_pair(1, "a", "b b b b b b b", true);
+            let pair = pair.unwrap();
+            assert_eq!((pair.tokens.len(), pair.cut), (expected, 11 - expected));
+            assert!(tokenizer.tokenize_one(1, "a b a b a b a b", false).is_err());
+            let pair = tokenizer.tokenize_pair(1, "a", "b b b b b b b", false);
+            assert!(pair.is_err());
+        }
+    }
 
     #[test]
     fn special_tokens_at_the_end_are_not_part_of_the_text() {

@@ -19,6 +19,18 @@ fn server() -> (Server, tempfile::TempDir) {
 }
 
 #[test]
+fn pairs_that_are_too_long_are_cut_to_the_limit_of_the_server() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    encoder::cross_encoder(folder.path());
+    let path = folder.path().to_str().expect("UTF-8");
+    let server = Server::start(&["--model", path, "--max-length", "8"]);
+    let long = ["the cat sleeps"; 20].join(" ");
+    let body = json!({ "query": "the cat", "documents": [long] });
+    let answer = server.json("/v1/rerank", &body);
+    assert_eq!(answer["usage"]["total_tokens"], 8, "{answer}");
+}
+
+#[test]
 fn rankings_and_scores_equal_those_of_rerank() {
     let (server, folder) = server();
     let path = folder.path().to_str().expect("UTF-8");
