@@ -185,21 +185,32 @@ mod emulated {
         );
     }
 
+    /// A model so small that four decode steps take far less than a second on the emulated device: a slower one takes fewer
+    /// in a submission.
+    const SMALL: &[&str] = &[
+        "generate",
+        "--json",
+        "--ignore-eos",
+        "-n",
+        "29",
+        "--model",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/goldens/olmo3"),
+        "--tokens",
+        "5,6,7",
+    ];
+
     /// Takes 7 times 4 decode steps on the emulated device, where calls of the driver fail.
     fn many_steps(folder: &Path, failing: &str) -> Run {
-        let flags = ["-n", "29", "--max-num-steps", "4", "--device", "cuda"];
-        let args = [&["generate", "--json"], &flags[..], &[PROMPT]].concat();
+        let args = [SMALL, &["--max-num-steps", "4", "--device", "cuda"]].concat();
         run_in(folder, &args, &[("CUDA_EMULATOR_FAIL", failing)])
     }
 
     #[test]
     fn several_decode_steps_are_one_launch() {
         let Some(folder) = emulator() else { return };
-        let host = ["generate", "--json", "--device", "host", "-n", "29", PROMPT];
-        let expected = tokens(run(host));
-        // A graph for each step and another for its sampling would be 56 launches. How many it is depends on the emulator's
-        // speed, which the size of the first submissions follows.
-        let last = "cuGraphLaunch:40:LAUNCH_FAILED";
+        let expected = tokens(run([SMALL, &["--device", "host"]].concat()));
+        // A graph for each step and another for its sampling would be 56 launches.
+        let last = "cuGraphLaunch:26:LAUNCH_FAILED";
         assert_eq!(tokens(many_steps(folder, last)), expected);
         // Where there is no memory for a graph, of a step or of several, they are launched without.
         let without = |graph| format!("cuGraphInstantiateWithFlags:{graph}:OUT_OF_MEMORY");
@@ -207,6 +218,9 @@ mod emulated {
             let tokens = tokens(many_steps(folder, &without(graph)));
             assert_eq!(tokens, expected, "{graph}");
         }
+        // The third is one of several steps: without it there are more launches.
+        let line = many_steps(folder, &format!("{},{last}", without(3))).failed("more launches");
+        assert!(line.contains("noticed at a graph of kernels"), "{line}");
     }
 
     #[test]
