@@ -7,9 +7,9 @@ use wisp_engine::{Completion, TokenScore, pipelines::tokenizer::Tokenizer};
 /// A prompt that the text begins with.
 #[derive(Clone, Copy)]
 pub struct Echoed<'e> {
-    /// Its tokens.
+    /// The tokens of the prompt.
     pub tokens: &'e [u32],
-    /// It as it is in the text: tokens such as that of the beginning need not be in it.
+    /// The beginning of the text. Tokens such as BOS need not be in it.
     pub text: &'e str,
 }
 

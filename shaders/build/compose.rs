@@ -109,19 +109,18 @@ pub(crate) fn compose(
     let module = naga::front::wgsl::parse_str(&wgsl)
         .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
     validate(&name, &wgsl, &module, variant)?;
-    let fills_table =
-        |(_, function): (_, &naga::Function)| function.name.as_deref() == Some("fill_table");
-    if looks_up && !module.functions.iter().any(fills_table) {
+    let has_function = |name: &str| {
+        let mut functions = module.functions.iter();
+        functions.any(|(_, function)| function.name.as_deref() == Some(name))
+    };
+    if looks_up && !has_function("fill_table") {
         return Err(format!(
             "{name}: the table of values is never filled: call fill_table"
         ));
     }
-    let is_subnormal =
-        |(_, function): (_, &naga::Function)| function.name.as_deref() == Some("subnormal_bytes");
-    if subnormals && !module.functions.iter().any(is_subnormal) {
+    if subnormals && !has_function("subnormal_bytes") {
         return Err(format!(
-            "{name}: the weights are not bytes that `numbers` converts: take {} from BYTE_ENCODINGS",
-            encoding.unwrap_or("the encoding")
+            "{name}: `numbers` converts no bytes of these weights: take the encoding out of BYTE_ENCODINGS"
         ));
     }
     Ok(Composed {

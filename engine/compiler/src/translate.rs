@@ -31,24 +31,25 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
     validator.subgroup_stages(ShaderStages::COMPUTE);
     validator.subgroup_operations(SubgroupOperationSet::all());
     let info = validator.validate(&module).map_err(words)?;
-    if language == ShaderLanguage::Cuda {
+    let write: fn(&naga::Module, &ModuleInfo) -> Result<Vec<u8>, String> = match language {
         // CUDA devices set overrides, which the translation replaces.
-        return to_cuda(&module, &info);
-    }
+        ShaderLanguage::Cuda => return to_cuda(&module, &info),
+        ShaderLanguage::Wgsl => to_wgsl,
+        ShaderLanguage::Spirv => to_spirv,
+        ShaderLanguage::Msl => to_msl,
+        ShaderLanguage::Hlsl => to_hlsl,
+        ShaderLanguage::Glsl => to_glsl,
+    };
     let (module, info) =
         process_overrides(&module, &info, Some(entry_point()), &Default::default())
             .map_err(words)?;
-    match language {
-        ShaderLanguage::Spirv => to_spirv(&module, &info),
-        ShaderLanguage::Msl => to_msl(&module, &info),
-        ShaderLanguage::Hlsl => to_hlsl(&module, &info),
-        ShaderLanguage::Glsl => to_glsl(&module, &info),
-        ShaderLanguage::Wgsl | ShaderLanguage::Cuda => {
-            wgsl::write_string(&module, &info, wgsl::WriterFlags::empty())
-                .map(String::into_bytes)
-                .map_err(words)
-        }
-    }
+    write(&module, &info)
+}
+
+fn to_wgsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    wgsl::write_string(module, info, wgsl::WriterFlags::empty())
+        .map(String::into_bytes)
+        .map_err(words)
 }
 
 /// Returns the message of an error and of its causes.

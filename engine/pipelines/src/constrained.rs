@@ -98,7 +98,7 @@ impl Constrained {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
     use wisp_text::{
         grammar::{Constraint, GrammarCompiler},
@@ -107,8 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Begins an answer in the letters a, b and c, which are the tokens 0, 1 and 2. Token 3 ends texts.
-    fn constrained(regex: &str) -> Constrained {
+    /// Returns a tokenizer of the letters a, b and c, which are the tokens 0, 1 and 2. Token 3 ends texts.
+    pub(crate) fn letters() -> Tokenizer {
         let control = json!({"id": 3, "content": "<|end|>", "special": true, "normalized": false,
                              "single_word": false, "lstrip": false, "rstrip": false});
         let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
@@ -120,7 +120,12 @@ mod tests {
             tokenizer: file.to_string().as_bytes(),
             ..HuggingFaceFiles::default()
         });
-        let compiler = GrammarCompiler::new(&tokenizer.unwrap(), &[3]).unwrap();
+        tokenizer.unwrap()
+    }
+
+    /// Begins an answer in letters.
+    fn constrained(regex: &str) -> Constrained {
+        let compiler = GrammarCompiler::new(&letters(), &[3]).unwrap();
         let grammar = compiler.compile(&Constraint::Regex(regex.into()));
         Constrained::new(&grammar.unwrap(), false)
     }

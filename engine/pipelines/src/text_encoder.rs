@@ -38,8 +38,8 @@ pub struct EncodeOptions {
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
     /// Whether [`TextEncoder::encode`] cuts the end of texts that are longer than the model's files
-    /// (as in sentence-transformers) or the limits with which it was loaded allow; [`Embeddings::cut`] has the number of tokens cut. By
-    /// default such a text is an error.
+    /// (as in sentence-transformers) or the limits with which it was loaded allow;
+    /// [`Embeddings::cut`] has the number of tokens cut. By default such a text is an error.
     pub truncate: bool,
 }
 

@@ -1,14 +1,10 @@
 //! Tests of prefixes that sequences share: what the cache finds of a prompt, with and without a recurrent state.
 
 use proptest::prelude::TestCaseError;
-use serde_json::json;
-use wisp_text::{
-    grammar::Constraint,
-    tokenizer::{HuggingFaceFiles, Tokenizer},
-};
+use wisp_text::grammar::Constraint;
 
 use super::{mock::*, tests::request, *};
-use crate::{SequenceOutput, TextProcessor};
+use crate::{SequenceOutput, TextProcessor, constrained::tests::letters};
 
 /// A scheduler with prefix caching, and a mock of a model with so many snapshots.
 struct World {
@@ -87,18 +83,7 @@ fn a_page_whose_snapshot_was_dropped_gets_another_one() -> Result<(), TestCaseEr
 
 #[test]
 fn tokens_that_a_constraint_forces_are_no_hits_of_the_prompt() {
-    let control = json!({"id": 3, "content": "<|end|>", "special": true, "normalized": false,
-                         "single_word": false, "lstrip": false, "rstrip": false});
-    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
-    let file = json!({
-        "added_tokens": [control], "pre_tokenizer": bytes, "decoder": bytes,
-        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}
-    });
-    let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
-        tokenizer: file.to_string().as_bytes(),
-        ..HuggingFaceFiles::default()
-    });
-    let text = TextProcessor::new("letters", tokenizer.unwrap(), [3]);
+    let text = TextProcessor::new("letters", letters(), [3]);
 
     let mut world = World::new(0);
     let mut first = |request: Request| {
