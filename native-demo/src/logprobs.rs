@@ -97,7 +97,9 @@ impl Offsets {
         let mut rest = prompt.text.as_bytes();
         for token in prompt.tokens {
             let (own, after) = rest.split_at(taken(tokenizer, *token, rest));
-            self.add(own);
+            // A character counts for the token with its first byte.
+            let begins_one = |byte: &&u8| **byte & 0xc0 != 0x80;
+            self.add(own.iter().filter(begins_one).count());
             rest = after;
         }
         self.end = end;
@@ -106,17 +108,14 @@ impl Offsets {
     /// Adds generated tokens, whose text is without control tokens.
     fn add_generated(&mut self, tokenizer: Option<&Tokenizer>, tokens: &[u32]) {
         for token in tokens {
-            let shown = tokenizer.filter(|tokenizer| !tokenizer.is_special(*token));
-            let bytes = shown.map(|tokenizer| tokenizer.token_bytes(*token));
-            self.add(&bytes.unwrap_or_default());
+            self.add(tokenizer.map_or(0, |tokenizer| tokenizer.characters(*token)));
         }
     }
 
-    /// Adds a token that takes these bytes of the text. A character counts for the token with its first byte.
-    fn add(&mut self, taken: &[u8]) {
+    /// Adds a token in which so many characters of the text begin.
+    fn add(&mut self, characters: usize) {
         self.all.push(self.end);
-        let is_first = |byte: &&u8| **byte & 0xc0 != 0x80;
-        self.end += taken.iter().filter(is_first).count();
+        self.end += characters;
     }
 }
 

@@ -93,6 +93,8 @@ enum RequestEvent {
     },
     Token {
         token: u32,
+        /// The number of characters that begin in it, without those of special tokens, which the text leaves out.
+        characters: usize,
         score: Option<Score>,
     },
     Text {
@@ -127,6 +129,7 @@ impl RequestEvent {
             Event::Prefill { done, total } => RequestEvent::Prefill { done, total },
             Event::Token { token, score } => RequestEvent::Token {
                 token,
+                characters: tokenizer.map_or(0, |tokenizer| tokenizer.characters(token)),
                 score: score.map(|score| Score::new(token, score, tokenizer)),
             },
             Event::Text(text) => RequestEvent::Text { text },

@@ -83,8 +83,8 @@ export type RequestEvent =
   | { type: "prompt"; tokens: number }
   /** A part of the prompt has been computed. */
   | { type: "prefill"; done: number; total: number }
-  /** A token was sampled. */
-  | { type: "token"; token: number; score: TokenLogprob | null }
+  /** A token was sampled: `characters` begin in it, without those of special tokens, which the text leaves out. */
+  | { type: "token"; token: number; characters: number; score: TokenLogprob | null }
   /** Complete text, which may lag behind the tokens. */
   | { type: "text"; text: string }
   /** A thought of the model before its answer. */

@@ -13,6 +13,8 @@ export interface Piece {
   /** Parts of calls of tools. */
   calls: ToolCallDelta[];
   tokens: number[];
+  /** Where each token begins in the text, in characters. */
+  offsets: number[];
   /** The log-probabilities of the tokens, if requested. */
   scores: TokenLogprob[];
   finish: FinishReason | null;
@@ -95,8 +97,11 @@ export class Generation {
   private completionTokens = 0;
   private reasoningTokens = 0;
   private called = false;
-  /** Tokens without text so far, and their log-probabilities. */
+  /** Where the next token begins in the text, in characters. */
+  private length = 0;
+  /** Tokens without text so far, their offsets in the text, and their log-probabilities. */
   private readonly tokens: number[] = [];
+  private readonly offsets: number[] = [];
   private readonly scores: TokenLogprob[] = [];
 
   constructor(
@@ -120,12 +125,13 @@ export class Generation {
 
   /** Joins all parts. */
   async whole(): Promise<Piece> {
-    const whole: Piece = { text: "", reasoning: "", calls: [], tokens: [], scores: [], finish: null };
-    for await (const { text, reasoning, calls, tokens, scores, finish } of this.pieces()) {
+    const whole: Piece = { text: "", reasoning: "", calls: [], tokens: [], offsets: [], scores: [], finish: null };
+    for await (const { text, reasoning, calls, tokens, offsets, scores, finish } of this.pieces()) {
       whole.text += text;
       whole.reasoning += reasoning;
       whole.calls.push(...calls);
       whole.tokens.push(...tokens);
+      whole.offsets.push(...offsets);
       whole.scores.push(...scores);
       whole.finish = finish ?? whole.finish;
     }
@@ -175,6 +181,8 @@ export class Generation {
       case "token":
         this.completionTokens += 1;
         this.tokens.push(event.token);
+        this.offsets.push(this.length);
+        this.length += event.characters;
         if (event.score) this.scores.push(event.score);
         break;
       case "text":
@@ -208,6 +216,7 @@ export class Generation {
 
   private piece(part: Partial<Piece>): Piece {
     const { text = "", reasoning = "", calls = [], finish = null } = part;
-    return { text, reasoning, calls, tokens: this.tokens.splice(0), scores: this.scores.splice(0), finish };
+    const [tokens, offsets, scores] = [this.tokens.splice(0), this.offsets.splice(0), this.scores.splice(0)];
+    return { text, reasoning, calls, tokens, offsets, scores, finish };
   }
 }

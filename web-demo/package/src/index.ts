@@ -87,14 +87,9 @@ const withTokens = (params: GenerateParams, token_ids: number[]) => (params.retu
 const chatLogprobs = (params: ChatParams, content: TokenLogprob[]): ChatLogprobs | null =>
   params.logprobs ? { content, refusal: null } : null;
 
-/** The log-probabilities of a completion whose text has `offset` characters so far. */
-function completionLogprobs(params: CompletionParams, scores: TokenLogprob[], offset: number): CompletionLogprobs | null {
+/** The log-probabilities of a completion's tokens, which begin at `text_offset`. */
+function completionLogprobs(params: CompletionParams, scores: TokenLogprob[], text_offset: number[]): CompletionLogprobs | null {
   if (params.logprobs == null) return null;
-  const text_offset: number[] = [];
-  for (const { token } of scores) {
-    text_offset.push(offset);
-    offset += [...token].length;
-  }
   return {
     tokens: scores.map(({ token }) => token),
     token_logprobs: scores.map(({ logprob }) => logprob),
@@ -231,8 +226,8 @@ export class Wisp {
     const run = new Generation(this.caller, "cmpl", given, params, request);
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
     if (params.stream) return this.completionPieces(run, params, echo);
-    const { text, finish, tokens, scores } = await run.whole();
-    const logprobs = completionLogprobs(params, scores, 0);
+    const { text, finish, tokens, offsets, scores } = await run.whole();
+    const logprobs = completionLogprobs(params, scores, offsets);
     return { ...this.completion(run, params, echo + text, finish ?? "length", tokens, logprobs), usage: run.usage };
   }
 
@@ -248,10 +243,8 @@ export class Wisp {
 
   private async *completionPieces(run: Generation, params: CompletionParams, echo: string): AsyncGenerator<Completion> {
     if (echo) yield this.completion(run, params, echo, null);
-    let offset = 0;
-    for await (const { text, finish, tokens, scores } of run.pieces()) {
-      const logprobs = scores.length > 0 ? completionLogprobs(params, scores, offset) : null;
-      for (const { token } of scores) offset += [...token].length;
+    for await (const { text, finish, tokens, offsets, scores } of run.pieces()) {
+      const logprobs = scores.length > 0 ? completionLogprobs(params, scores, offsets) : null;
       if (text || finish || tokens.length > 0) yield this.completion(run, params, text, finish, tokens, logprobs);
     }
     if (params.stream_options?.include_usage) {

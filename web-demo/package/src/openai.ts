@@ -181,7 +181,7 @@ export interface CompletionLogprobs {
   tokens: string[];
   token_logprobs: number[];
   top_logprobs: Record<string, number>[];
-  /** The offset of each token in the text, in characters (code points). */
+  /** Where each token begins in the text, in characters (code points). Special tokens, which are not in it, take none. */
   text_offset: number[];
 }
 

@@ -189,6 +189,17 @@ impl Tokenizer {
         }
     }
 
+    /// Returns how many characters begin in a token's text: 0 for special tokens, which answers leave out.
+    ///
+    /// The sum over an answer's tokens is the length of its text where that is UTF-8.
+    pub fn characters(&self, id: u32) -> usize {
+        if self.is_special(id) {
+            return 0;
+        }
+        let begins_one = |byte: &&u8| **byte & 0xc0 != 0x80;
+        self.token_bytes(id).iter().filter(begins_one).count()
+    }
+
     /// Returns the id of a token's text as the vocabulary spells it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.backend.id(token)
