@@ -64,10 +64,9 @@ pub enum Error {
         /// The number of the text.
         text: usize,
     },
-    /// Occurs when a text to be embedded is longer than the model takes. Texts are counted from 1.
-    #[error(
-        "text {text} has {have} tokens, but the model takes at most {max}: shorten it, or cut it with `Embedder::truncate`"
-    )]
+    /// Occurs when a text to be embedded is longer than the model takes, and is not to be
+    /// [cut](crate::Embedder::truncate). Texts are counted from 1.
+    #[error("text {text} has {have} tokens, but the model takes at most {max}: shorten it")]
     TextTooLong {
         /// The number of the text.
         text: usize,

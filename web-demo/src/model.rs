@@ -104,6 +104,7 @@ enum RequestEvent {
         text: String,
     },
     Call(CallPart),
+    Stop,
     End {
         reason: FinishReason,
         reasoning_tokens: usize,
@@ -139,6 +140,7 @@ impl RequestEvent {
                 name: call.name,
                 arguments: call.arguments,
             }),
+            Event::StopString(_) => RequestEvent::Stop,
             Event::End { reason, usage } => RequestEvent::End {
                 reason,
                 reasoning_tokens: usage.reasoning_tokens,

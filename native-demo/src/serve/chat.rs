@@ -59,6 +59,7 @@ pub async fn answer(
         is_named,
         call_ids: CallIds::new("call_"),
         has_called: vec![false; texts.count()],
+        is_cut: vec![false; texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));

@@ -35,6 +35,8 @@ pub struct Format {
     pub call_ids: CallIds,
     /// Whether each text has a call.
     pub has_called: Vec<bool>,
+    /// Whether a stop string ended each text, possibly within a call.
+    pub is_cut: Vec<bool>,
 }
 
 impl Format {
@@ -79,11 +81,14 @@ impl Format {
             "index": index,
             "message": message,
             "logprobs": self.scores(&completion),
-            "finish_reason": self.reason_of(completion.finish_reason, has_called),
+            "finish_reason": self.reason_of(
+                completion.finish_reason,
+                has_called && completion.stop_string.is_none(),
+            ),
         })
     }
 
-    /// Returns OpenAI's name of a reason.
+    /// Returns OpenAI's name of a reason. `has_called` tells whether the text has calls, and no stop string cut them off.
     fn reason_of(&self, reason: FinishReason, has_called: bool) -> &'static str {
         match finish_reason(reason) {
             "stop" if has_called && !self.is_named => "tool_calls",
@@ -142,8 +147,13 @@ impl Chunks for Format {
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let reason = self.reason_of(reason, self.has_called[text]).into();
+        let has_called = self.has_called[text] && !self.is_cut[text];
+        let reason = self.reason_of(reason, has_called).into();
         self.delta(text, json!({}), Value::Null, reason)
+    }
+
+    fn stopped_at(&mut self, text: usize, _stop: String) {
+        self.is_cut[text] = true;
     }
 
     fn count(&mut self, counts: TokenCounts) {

@@ -49,7 +49,7 @@ pub trait Chunks: Send + Unpin + 'static {
     fn count(&mut self, _counts: TokenCounts) {}
 
     /// Takes note of the stop string that ends a text.
-    fn stopped_at(&mut self, _stop: String) {}
+    fn stopped_at(&mut self, _text: usize, _stop: String) {}
 
     /// Returns the chunk of an error, after which the stream ends.
     fn error(&mut self, error: &ApiError) -> Value {
@@ -124,7 +124,7 @@ impl<C: Chunks> EventBody<C> {
             _ => None,
         };
         if let Event::StopString(stop) = &event {
-            self.chunks.stopped_at(stop.clone());
+            self.chunks.stopped_at(text, stop.clone());
         }
         new.push(event);
         // What no text came for, such as the log-probability of a token that is part of a character.

@@ -91,6 +91,8 @@ export type RequestEvent =
   | { type: "reasoning"; text: string }
   /** A part of a call of a tool: the first part has its name. */
   | { type: "call"; index: number; name: string | null; arguments: string }
+  /** A stop string ends the request. */
+  | { type: "stop" }
   /** The request has ended. */
   | { type: "end"; reason: "stop" | "length" | "cancelled"; reasoning_tokens: number };
 

@@ -97,6 +97,8 @@ export class Generation {
   private completionTokens = 0;
   private reasoningTokens = 0;
   private called = false;
+  /** Whether a stop string has ended it, possibly within a call. */
+  private cut = false;
   /** Where the next token begins in the text, in characters. */
   private length = 0;
   /** Tokens without text so far, their offsets in the text, and their log-probabilities. */
@@ -194,6 +196,9 @@ export class Generation {
       case "call":
         queue.push(this.piece({ calls: [this.call(event)] }));
         break;
+      case "stop":
+        this.cut = true;
+        break;
       case "end":
         this.reasoningTokens = event.reasoning_tokens;
         queue.push(this.piece({ finish: this.finish(event.reason) }));
@@ -205,7 +210,7 @@ export class Generation {
   private finish(reason: "stop" | "length" | "cancelled"): FinishReason | null {
     if (reason === "cancelled") return null;
     const choice = "tool_choice" in this.params ? this.params.tool_choice : undefined;
-    return reason === "stop" && this.called && typeof choice !== "object" ? "tool_calls" : reason;
+    return reason === "stop" && this.called && !this.cut && typeof choice !== "object" ? "tool_calls" : reason;
   }
 
   private call({ index, name, arguments: more }: Extract<RequestEvent, { type: "call" }>): ToolCallDelta {

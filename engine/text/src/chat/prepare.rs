@@ -83,9 +83,9 @@ impl ChatRequest {
                 (format, rules)
             }
         };
-        let has_rules = is_harmony && constraint.is_some();
+        let has_rules = constraint.is_some() && (is_harmony || format.tools.is_some());
         let constraint = constraint.map(Constraint::ToolCalls);
-        // Elsewhere than in a channel, what the answer must match holds from its first byte on.
+        // Elsewhere than in a channel and beside calls, what the answer must match holds from its first byte on.
         let (format, constraint) = match self.whole_answer(has_rules) {
             Some(answer) => (ChatFormat::default(), Some(answer.clone())),
             None => (format, constraint),
@@ -102,15 +102,20 @@ impl ChatRequest {
 
     /// Returns whether the model thinks; `None` leaves it to the template.
     fn thinking(&self) -> Option<bool> {
-        match self.answer.is_some() && !self.demands_call() {
-            true => Some(false),
-            false => self.thinking,
+        match self.text_constraint() {
+            Some(_) => Some(false),
+            None => self.thinking,
         }
     }
 
-    /// Returns what the whole answer must match, if it is not a message whose channel has rules.
+    /// Returns what an answer that is no call must match.
+    fn text_constraint(&self) -> Option<&Constraint> {
+        self.answer.as_ref().filter(|_| !self.demands_call())
+    }
+
+    /// Returns what the whole answer must match, if the grammar of answers does not say it.
     fn whole_answer(&self, has_rules: bool) -> Option<&Constraint> {
-        let answer = self.answer.as_ref().filter(|_| !self.demands_call())?;
+        let answer = self.text_constraint()?;
         (!has_rules || answer.rule().is_none()).then_some(answer)
     }
 
@@ -122,8 +127,7 @@ impl ChatRequest {
         let tools = self.callable_tools();
         let parser = HarmonyParser::new(tools.cloned().unwrap_or_default(), self.parallel_calls());
         let is_continued = self.start == AnswerStart::Continued;
-        let answer = self.answer.as_ref().filter(|_| !self.demands_call());
-        let answer = answer.and_then(Constraint::rule);
+        let answer = self.text_constraint().and_then(Constraint::rule);
         let syntax = harmony::Syntax {
             tools,
             choice: self.tool_choice(),
@@ -164,10 +168,12 @@ impl ChatRequest {
         });
         match &format.tools {
             Some((format, tools, parallel)) => {
+                let answer = self.text_constraint().and_then(Constraint::rule);
                 let syntax = AnswerSyntax {
                     choice: self.tool_choice(),
                     parallel: *parallel,
                     thought,
+                    answer: answer.as_deref(),
                     control_token,
                 };
                 Some(format.grammar(tools, &syntax))

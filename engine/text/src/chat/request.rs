@@ -26,8 +26,8 @@ pub struct ChatRequest {
     pub control_tokens: ControlTokens,
     /// Where the answer begins.
     pub start: AnswerStart,
-    /// What the text of the answer must match, unless a call is demanded. Of models with channels, this is the message
-    /// to the user; others do not think then.
+    /// What the answer must match unless it is a call. Of models with channels, this is the message to the user; others
+    /// do not think then, and beside a grammar in Lark they call no tools.
     pub answer: Option<Constraint>,
     tools: Tools,
     /// The tools that the model may call, if these are not all.

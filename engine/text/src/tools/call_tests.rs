@@ -17,6 +17,7 @@ fn rules(answers: &Answers, format: &str, tools: &Tools) -> ToolCalls {
         choice: &ToolChoice::Required,
         parallel: false,
         thought: None,
+        answer: None,
         control_token: &control_token,
     };
     ToolFormat::named(format).unwrap().grammar(tools, &syntax)

@@ -21,6 +21,8 @@ pub struct AnswerSyntax<'a> {
     pub parallel: bool,
     /// Whether the prompt ends in a thought, or the model may begin one, and the markers of thoughts.
     pub thought: Option<Thought>,
+    /// The rule of an answer without calls, if it has one.
+    pub answer: Option<&'a str>,
     /// Returns the id of a text that is a control token.
     pub control_token: &'a dyn Fn(&str) -> Option<u32>,
 }
@@ -69,7 +71,7 @@ pub fn thought_grammar(thought: Thought, control_token: &dyn Fn(&str) -> Option<
 
 impl ToolFormat {
     /// Returns the grammar of answers that call the tools, or with [`ToolChoice::Auto`] are any other text:
-    /// then only what follows the marker of a call is constrained.
+    /// then only what follows the marker of a call is constrained, unless the text has a rule.
     pub fn grammar(&self, tools: &Tools, syntax: &AnswerSyntax<'_>) -> ToolCalls {
         let mut rules = Rules::new(self, syntax.control_token, "r");
         let chosen = tools.iter().filter(|tool| match syntax.choice {
@@ -94,8 +96,11 @@ impl ToolFormat {
             )
         };
         let thought = rules.thought(syntax.thought);
-        let start = match syntax.choice {
-            ToolChoice::Auto => {
+        let start = match (syntax.choice, syntax.answer) {
+            (ToolChoice::Auto, Some(answer)) => {
+                format!("{thought} ({answer} | {})", rest(&rules, &open))
+            }
+            (ToolChoice::Auto, None) => {
                 let marker = self.begins.iter().find(|marker| open.starts_with(**marker));
                 match marker {
                     Some(marker) => {

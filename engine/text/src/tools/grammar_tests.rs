@@ -92,14 +92,21 @@ impl Answers {
         thought: Option<Thought>,
     ) -> Grammar {
         let control_token = |text: &str| self.control_token(text);
-        let syntax = AnswerSyntax {
-            choice: &choice,
-            parallel,
-            thought,
-            control_token: &control_token,
-        };
+        self.grammar_of(
+            format,
+            &AnswerSyntax {
+                choice: &choice,
+                parallel,
+                thought,
+                answer: None,
+                control_token: &control_token,
+            },
+        )
+    }
+
+    fn grammar_of(&self, format: &str, syntax: &AnswerSyntax<'_>) -> Grammar {
         let format = ToolFormat::named(format).unwrap();
-        let lark = format.grammar(&tools(), &syntax);
+        let lark = format.grammar(&tools(), syntax);
         let text = lark.text();
         let compiled = self.compile(lark);
         compiled.unwrap_or_else(|error| panic!("{}: {error}\n{text}", format.name))
@@ -276,6 +283,45 @@ fn calls_are_accepted_and_other_texts_are_not() {
             "{}",
             format.name
         );
+    }
+}
+
+#[test]
+fn answers_that_are_no_calls_follow_their_rule() {
+    let answers = Answers::new();
+    let control_token = |text: &str| answers.control_token(text);
+    let schema = json!({
+        "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"],
+        "additionalProperties": false,
+    });
+    let rule = Constraint::JsonSchema(schema).rule().unwrap();
+    for (format, weather, clock, between) in TEXTS {
+        let grammar = answers.grammar_of(
+            format,
+            &AnswerSyntax {
+                choice: &ToolChoice::Auto,
+                parallel: true,
+                thought: None,
+                answer: Some(&rule),
+                control_token: &control_token,
+            },
+        );
+        for right in [weather, clock, "{\"ok\": true}"] {
+            assert!(answers.accepts(&grammar, right), "{format}: {right}");
+        }
+        if between != "\u{0}" {
+            let both = format!("{weather}{between}{clock}");
+            assert!(answers.accepts(&grammar, &both), "{format}: {both}");
+        }
+        for wrong in [
+            "Hi.",
+            "{\"ok\": 1}",
+            &weather.replace("get_weather", "get_time"),
+            &format!("Hi. {weather}"),
+            &format!("{{\"ok\": true}}{weather}"),
+        ] {
+            assert!(!answers.accepts(&grammar, wrong), "{format}: {wrong}");
+        }
     }
 }
 

@@ -214,7 +214,7 @@ impl Chunks for Format {
         ]))
     }
 
-    fn stopped_at(&mut self, stop: String) {
+    fn stopped_at(&mut self, _text: usize, stop: String) {
         self.stop = Some(stop);
     }
 

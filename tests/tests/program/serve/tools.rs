@@ -124,6 +124,59 @@ fn demanded_calls_follow_the_schema() {
 }
 
 #[test]
+fn answers_beside_tools_are_calls_or_follow_the_format() {
+    let server = Server::start(&[]);
+    let schema = json!({
+        "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"],
+        "additionalProperties": false,
+    });
+    let answer = server.json(
+        PATH,
+        &with_tools(&json!({
+            "tool_choice": "auto", "n": 24, "temperature": 1.5, "seed": 5,
+            "response_format": { "type": "json_schema", "json_schema": { "name": "a", "schema": schema } },
+        })),
+    );
+    let (mut calls, mut texts) = (0, 0);
+    for choice in answer["choices"].as_array().expect("choices") {
+        let message = &choice["message"];
+        match message["content"].as_str() {
+            Some(text) => {
+                let value: Value = serde_json::from_str(text).expect("JSON");
+                assert!(value["ok"].is_boolean(), "{text}");
+                assert_eq!(choice["finish_reason"], "stop", "{text}");
+                texts += 1;
+            }
+            None => {
+                assert_eq!(choice["finish_reason"], "tool_calls", "{choice}");
+                calls += message["tool_calls"].as_array().expect("calls").len();
+            }
+        }
+    }
+    assert!(calls > 0 && texts > 0, "{answer}");
+}
+
+#[test]
+fn calls_that_a_stop_string_cuts_end_with_stop() {
+    let server = Server::start(&[]);
+    let named = json!({ "mode": "required", "tools": [{ "type": "function", "function": { "name": "weather" } }] });
+    let mut body = with_tools(&json!({
+        "tool_choice": { "type": "allowed_tools", "allowed_tools": named }, "parallel_tool_calls": false, "stop": "city",
+    }));
+    let whole = server.json(PATH, &body)["choices"][0].clone();
+    let calls = whole["message"]["tool_calls"].as_array().expect("calls");
+    assert_eq!(calls[0]["function"]["name"], "weather");
+    let arguments = calls[0]["function"]["arguments"].as_str().expect("text");
+    assert!(!arguments.contains("city"), "{arguments}");
+    assert_eq!(whole["finish_reason"], "stop", "{whole}");
+    body["stream"] = true.into();
+    let chunks = server.stream(PATH, &body);
+    let last = &chunks.last().expect("chunks")["choices"][0];
+    assert_eq!(last["finish_reason"], "stop", "{last}");
+    assert_eq!(without_ids(&joined_calls(&chunks, 0)), without_ids(calls));
+}
+
+#[test]
 fn results_are_part_of_the_conversation() {
     let server = Server::start(&[]);
     let call = json!({
