@@ -67,8 +67,10 @@ pub(super) fn call(
             name: name_key,
             arguments,
         } => {
-            let head = format!("{{\"{name_key}\": \"{name}\", \"{arguments}\": ");
-            let head = Value::from(head).to_string();
+            // In the lexemes of JSON, so that the answer may be other JSON.
+            let [key, name, arguments] =
+                [name_key, name, arguments].map(|text| Value::from(format!("\"{text}\"")));
+            let head = format!("\"{{\" {key} \": \" {name} \", \" {arguments} \": \"");
             return json_call(tool, rule, limit, (&head, "\"}\""));
         }
         Syntax::Headed { separator, .. } => {

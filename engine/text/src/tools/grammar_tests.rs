@@ -291,8 +291,8 @@ fn answers_that_are_no_calls_follow_their_rule() {
     let answers = Answers::new();
     let control_token = |text: &str| answers.control_token(text);
     let schema = json!({
-        "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"],
-        "additionalProperties": false,
+        "type": "object", "properties": { "name": { "type": "string" }, "ok": { "type": "boolean" } },
+        "required": ["ok"], "additionalProperties": false,
     });
     let rule = Constraint::JsonSchema(schema).rule().unwrap();
     for (format, weather, clock, between) in TEXTS {
@@ -306,7 +306,8 @@ fn answers_that_are_no_calls_follow_their_rule() {
                 control_token: &control_token,
             },
         );
-        for right in [weather, clock, "{\"ok\": true}"] {
+        let named = "{\"name\": \"now\", \"ok\": true}";
+        for right in [weather, clock, "{\"ok\": true}", named] {
             assert!(answers.accepts(&grammar, right), "{format}: {right}");
         }
         if between != "\u{0}" {

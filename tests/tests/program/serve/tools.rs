@@ -133,7 +133,7 @@ fn answers_beside_tools_are_calls_or_follow_the_format() {
     let answer = server.json(
         PATH,
         &with_tools(&json!({
-            "tool_choice": "auto", "n": 24, "temperature": 1.5, "seed": 5,
+            "tool_choice": "auto", "parallel_tool_calls": false, "n": 24, "temperature": 1.5, "seed": 5,
             "response_format": { "type": "json_schema", "json_schema": { "name": "a", "schema": schema } },
         })),
     );
