@@ -55,7 +55,7 @@ impl OpenModel {
         limits.max_logit_rows = limits.max_logit_rows.max(rows);
         if limits.is_paged() {
             let page = u64::from(limits.page_size.max(1));
-            let further = (limits.max_batch - 1) * FURTHER_TOKENS.div_ceil(page);
+            let further = (limits.max_batch - 1).saturating_mul(FURTHER_TOKENS.div_ceil(page));
             let tokens = self
                 .builder
                 .cache_tokens

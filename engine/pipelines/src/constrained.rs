@@ -61,30 +61,32 @@ impl Constrained {
         self.has_failed |= words.iter().all(|word| *word == 0);
     }
 
-    /// Returns up to `most` tokens that must follow, and takes notice of them.
-    pub fn take_forced(&mut self, most: usize) -> Vec<u32> {
+    /// Returns up to `most` tokens that must follow, and takes notice of them. Tokens that end the sequence for another
+    /// reason are left to be sampled.
+    pub fn take_forced(&mut self, most: usize, stop_tokens: &[u32]) -> Vec<u32> {
         let forced = match self.jumps && most > 0 && !self.has_failed {
             true => self.matcher.forced_tokens(),
             false => Vec::new(),
         };
-        self.take(forced, most)
+        self.take(forced, most, stop_tokens)
     }
 
-    /// Returns up to `most` tokens with which the text must begin, and takes notice of them. At least one token is
+    /// Returns up to `most` tokens with which the text must begin as [`Self::take_forced`] does. At least one token is
     /// left to be sampled.
-    pub fn take_first_forced(&mut self, most: usize) -> Vec<u32> {
+    pub fn take_first_forced(&mut self, most: usize, stop_tokens: &[u32]) -> Vec<u32> {
         let mut forced = match self.jumps {
             true => self.matcher.forced_tokens(),
             false => Vec::new(),
         };
         forced.pop();
-        self.take(forced, most)
+        self.take(forced, most, stop_tokens)
     }
 
-    fn take(&mut self, mut forced: Vec<u32>, most: usize) -> Vec<u32> {
+    fn take(&mut self, mut forced: Vec<u32>, most: usize, stop_tokens: &[u32]) -> Vec<u32> {
         forced.truncate(most);
         // A token that ends texts is not forced, but sampled: it is no part of the text.
-        if let Some(end) = forced.iter().position(|token| self.ends_with(*token)) {
+        let ends = |token: &u32| self.ends_with(*token) || stop_tokens.contains(token);
+        if let Some(end) = forced.iter().position(ends) {
             forced.truncate(end);
         }
         for (at, token) in forced.iter().enumerate() {
@@ -128,6 +130,16 @@ pub(crate) mod tests {
         let compiler = GrammarCompiler::new(&letters(), &[3]).unwrap();
         let grammar = compiler.compile(&Constraint::Regex(regex.into()));
         Constrained::new(&grammar.unwrap(), false)
+    }
+
+    #[test]
+    fn tokens_that_end_the_text_are_not_forced() {
+        for (stop_tokens, expected) in [(&[][..], &[0, 1][..]), (&[1], &[0]), (&[0], &[])] {
+            assert_eq!(
+                constrained("abc").take_first_forced(8, stop_tokens),
+                expected
+            );
+        }
     }
 
     #[test]

@@ -307,7 +307,10 @@ impl Scheduler {
             }
             // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
             let hits = found.min(next.prompt_tokens);
-            self.pool.count_hits(next.prompt_tokens, hits);
+            // Not again after a preemption.
+            if next.prefix_hit.is_none() {
+                self.pool.count_hits(next.prompt_tokens, hits);
+            }
             self.free_slots.pop();
             let computed = next.prompt_tokens - hits;
             if let Some(mut sequence) = self.waiting.pop(computed) {

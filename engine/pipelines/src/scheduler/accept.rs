@@ -127,7 +127,7 @@ impl Scheduler {
             return false;
         };
         // The last token is always sampled, so that the sequence ends where others do.
-        let forced = constraint.take_forced(room.saturating_sub(1));
+        let forced = constraint.take_forced(room.saturating_sub(1), &sequence.stop_tokens);
         let is_complete = constraint.is_complete();
         if !forced.is_empty() {
             // The sampler has not counted these tokens.
@@ -156,7 +156,8 @@ impl Scheduler {
         if let Some(constraint) = &mut sequence.constraint {
             let pages = self.pool.total_pages() as usize * self.limits.page_size as usize;
             let room = room.min(pages.saturating_sub(sequence.tokens.len()));
-            let forced = constraint.take_first_forced(room.saturating_sub(1));
+            let room = room.saturating_sub(1);
+            let forced = constraint.take_first_forced(room, &sequence.stop_tokens);
             sequence.unreported = forced.len();
             sequence.tokens.extend(forced);
         }

@@ -7,7 +7,6 @@ use wisp_session::{InferenceSession, OnTuning, TuneReport, Tuner};
 use super::TextGenerator;
 use crate::{
     Batch, BatchSequence, DecoderModel, ModelLimits, PipelineError, PipelineModel, SamplingParams,
-    scheduler::Scheduler,
 };
 
 /// The numbers of tokens to measure, the most important first: the time limit may leave out the last.
@@ -50,6 +49,8 @@ impl TextGenerator {
             true => &SOFTWARE_CONTEXTS[..],
             false => &CONTEXTS[..],
         };
+        // The pages of the KV cache will no longer hold what the scheduler knows of them.
+        self.scheduler.forget_prefixes();
         let longest = u32::try_from(limits.longest_sequence()).unwrap_or(u32::MAX);
         let mut contexts: Vec<u32> = contexts.iter().map(|at| *at.min(&longest)).collect();
         contexts.dedup();
@@ -71,8 +72,6 @@ impl TextGenerator {
                 }
             }
         }
-        // The pages of the KV cache no longer hold what the scheduler knows of them.
-        self.scheduler = Scheduler::new(limits);
         Ok(tuner.finish())
     }
 
