@@ -126,17 +126,17 @@ pub(crate) mod tests {
     }
 
     /// Begins an answer in letters.
-    fn constrained(regex: &str) -> Constrained {
+    fn constrained(regex: &str, jumps: bool) -> Constrained {
         let compiler = GrammarCompiler::new(&letters(), &[3]).unwrap();
         let grammar = compiler.compile(&Constraint::Regex(regex.into()));
-        Constrained::new(&grammar.unwrap(), false)
+        Constrained::new(&grammar.unwrap(), jumps)
     }
 
     #[test]
     fn tokens_that_end_the_text_are_not_forced() {
         for (stop_tokens, expected) in [(&[][..], &[0, 1][..]), (&[1], &[0]), (&[0], &[])] {
             assert_eq!(
-                constrained("abc").take_first_forced(8, stop_tokens),
+                constrained("abc", true).take_first_forced(8, stop_tokens),
                 expected
             );
         }
@@ -150,7 +150,7 @@ pub(crate) mod tests {
             ("(a|b)c", &[0], 0b0010, false),
             ("(ab)?", &[0], 0b1001, false),
         ] {
-            let mut constrained = constrained(regex);
+            let mut constrained = constrained(regex, false);
             let mut words = [0];
             constrained.mask(&mut words, stop_tokens);
             assert_eq!(words, [expected], "{regex}");
