@@ -132,7 +132,8 @@ impl Inputs {
 ///
 /// # Errors
 ///
-/// If it is an input, a folder, write-protected, or a file that is something else than the command writes.
+/// If it is an input, a folder, write-protected, a pipe that answers cannot be appended to, or a file that is something
+/// else than the command writes.
 pub fn check(path: &Path, contents: Contents, inputs: &Inputs) -> Result<()> {
     let shown = path.display();
     if let Some(input) = inputs.same(path) {
@@ -162,6 +163,9 @@ pub fn check(path: &Path, contents: Contents, inputs: &Inputs) -> Result<()> {
         bail!("cannot write {shown}: it is a folder; name a file");
     }
     if !data.is_file() {
+        if let Contents::Answers = contents {
+            bail!("cannot write {shown}: answers are appended to a file, so name a file");
+        }
         // A pipe or a device has no contents to lose.
         return Ok(());
     }

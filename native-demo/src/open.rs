@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     Canceller, Error, LoadProgress, Model, ModelBuilder, OpenModel,
     device::{Device, DeviceInfo},
-    files::DiskCache,
+    files::{CacheEntry, DiskCache},
     pipelines::{
         ModelFiles, PipelineEngine, PipelineError, TextProcessor, huggingface_repo::OnTransfer,
         model_files, tokenizer::Tokenizer,
@@ -213,6 +213,32 @@ pub fn cache() -> Option<DiskCache> {
         None => dirs::cache_dir()?.join("wisp"),
     };
     Some(DiskCache::new(folder))
+}
+
+/// Checks, before anything is computed for it, that the cache keeps files, if there is one.
+///
+/// # Errors
+///
+/// If it does not.
+pub fn check_cache() -> Result<()> {
+    if let Some(cache) = cache().filter(|cache| !keeps_files(cache)) {
+        bail!(
+            "the cache folder {} cannot be written, or others can write it too: set WISP_CACHE_DIR, or name a file \
+             with --out",
+            cache.folder().display()
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether a cache reads what it has written.
+pub fn keeps_files(cache: &DiskCache) -> bool {
+    let name = CacheEntry::Program.file_name(&format!("check-{}", std::process::id()));
+    cache.write(&name, b"check");
+    let is_kept = cache.read(&name).is_some();
+    // There may be none.
+    let _ = std::fs::remove_file(cache.folder().join(name));
+    is_kept
 }
 
 /// Returns the name and the API of a device, and its class of kernels if that is not the adapter's own.

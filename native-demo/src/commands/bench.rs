@@ -56,7 +56,7 @@ pub struct Bench {
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
     profiling: Option<String>,
     /// Write the measurements of --profiling to a trace file for Perfetto or chrome://tracing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "ops")]
     trace: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -175,8 +175,15 @@ impl Bench {
         if needed > max {
             bail!("-p and -n need {needed} positions, but the model has {max}");
         }
+        let length = match settings.length_is_set {
+            true => settings.config.max_length,
+            false => needed.max(32).min(max),
+        };
+        if needed > length {
+            bail!("-p and -n need {needed} tokens, but --max-length is {length}");
+        }
         Ok(open
-            .with_context_length(needed.max(32).min(max))
+            .with_context_length(length)
             .for_prompt(self.prompt_tokens as usize, None))
     }
 

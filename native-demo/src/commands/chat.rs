@@ -1,8 +1,10 @@
 //! `wisp chat`.
 
+use std::io::{self, IsTerminal};
+
 use anyhow::Result;
 use clap::Args;
-use rustyline::{DefaultEditor, error::ReadlineError};
+use rustyline::{Behavior, Config, DefaultEditor, error::ReadlineError};
 use wisp_engine::{Event, FinishReason, Message, Model, pipelines::GenerateOptions};
 
 use super::{ControlTokens, length_limit::LengthLimit};
@@ -108,6 +110,16 @@ impl Chat {
     }
 }
 
+/// Returns the editor of the lines that a user types, which stays on the terminal if answers go elsewhere.
+fn editor() -> Result<DefaultEditor> {
+    let behavior = match io::stdin().is_terminal() && !io::stdout().is_terminal() {
+        true => Behavior::PreferTerm,
+        false => Behavior::Stdio,
+    };
+    let config = Config::builder().behavior(behavior).build();
+    Ok(DefaultEditor::with_config(config)?)
+}
+
 /// A conversation in the terminal.
 struct Conversation {
     model: Model,
@@ -120,7 +132,7 @@ impl Conversation {
     /// Reads lines and answers them until the input ends.
     fn run(mut self) -> Result<()> {
         interrupt::keep_terminal();
-        let mut editor = DefaultEditor::new()?;
+        let mut editor = editor()?;
         loop {
             let line = match editor.readline("> ") {
                 Ok(line) => line,

@@ -57,7 +57,7 @@ fn encoding(text: &str) -> Result<Encoding, String> {
 
 impl Convert {
     pub fn run(self) -> Result<()> {
-        let to_gguf = match self.out.to_str().and_then(WeightsFormat::of) {
+        let to_gguf = match WeightsFormat::of(&self.out.to_string_lossy()) {
             Some(WeightsFormat::Gguf) => true,
             None => false,
             Some(_) => bail!(
@@ -98,7 +98,8 @@ impl Convert {
             message!("note: {}", with_flags(note));
         }
         if self.json {
-            return print_json(&json!({"model": files.name, "out": self.out, "report": report}));
+            let out = self.out.display().to_string();
+            return print_json(&json!({"model": files.name, "out": out, "report": report}));
         }
         print_report(&report)
     }

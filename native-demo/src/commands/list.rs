@@ -51,6 +51,7 @@ fn through_candle() -> Vec<&'static str> {
 impl List {
     pub fn run(self) -> Result<()> {
         let cache = huggingface_repo::cache_directory()?;
+        let folder = cache.display().to_string();
         let models = huggingface_repo::cached_models()?;
         let encodings: Vec<&str> = SupportedEncoding::ALL.iter().map(|e| e.name()).collect();
         if self.json {
@@ -69,7 +70,7 @@ impl List {
                 "architectures": architectures,
                 "through_candle": through_candle(),
                 "encodings": encodings,
-                "cache": cache,
+                "cache": folder,
                 "models": models,
             }));
         }
@@ -91,7 +92,6 @@ impl List {
             print_line!("with --engine huggingface      {}\n", others.join(", "))?;
         }
         print_line!("encodings      {}\n", encodings.join(", "))?;
-        let folder = cache.display().to_string();
         let folder = escape::line(&folder);
         if models.is_empty() {
             return print_line!("no models in {folder}");

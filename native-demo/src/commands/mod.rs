@@ -21,7 +21,9 @@ pub mod tokenize;
 pub mod tune;
 pub mod warm_cache;
 
-use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use wisp_engine::{
     files::{FileKind, read_small_text, read_stream_text},
@@ -65,10 +67,16 @@ impl std::str::FromStr for TokenList {
     }
 }
 
+/// Whether standard input was read, after which it is empty.
+static STDIN_WAS_READ: AtomicBool = AtomicBool::new(false);
+
 /// Reads a text file, standard input for `-`, or what the shell has opened for `<(command)`.
 pub fn read_text(path: &std::path::Path) -> Result<String> {
     let is_open = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
     let text = if path == std::path::Path::new("-") {
+        if STDIN_WAS_READ.swap(true, Ordering::Relaxed) {
+            bail!("standard input is read twice: give one of the two as a file");
+        }
         read_stream_text(std::io::stdin(), FileKind::Text)
     } else if is_open.iter().any(|open| path.starts_with(open)) {
         std::fs::File::open(path).and_then(|file| read_stream_text(file, FileKind::Text))

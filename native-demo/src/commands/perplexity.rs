@@ -60,7 +60,12 @@ impl Perplexity {
         let max = open.limits(&Capabilities::HOST)?.max_length;
         let context = self.context.map_or(512.min(max), u64::from);
         if context < 2 || context > max {
-            bail!("--context must be from 2 to {max}");
+            let most = files(&open)?.model_spec.spec.max_positions;
+            let remedy = match most > max {
+                true => format!("; --max-length N allows more, at most {most} with this model"),
+                false => String::new(),
+            };
+            bail!("--context must be from 2 to {max}{remedy}");
         }
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let window = context as usize - usize::from(bos.is_some());

@@ -16,7 +16,7 @@ use wisp_engine::{
 use crate::{
     destination::{self, Contents, Inputs},
     interrupt,
-    open::{self, cache, progress_bar},
+    open::{self, cache, check_cache, progress_bar},
     output::{message, print, print_json},
     settings::{DEVICE, LIMITS, MODEL, Settings},
     values::whole,
@@ -48,6 +48,9 @@ impl Tune {
             bail!(
                 "a compiled model has its kernels already: remove --serialized-model-path and --save-to-serialized-model-path"
             );
+        }
+        if self.out.is_none() {
+            check_cache()?;
         }
         settings.config.tuning = TuningSource::Off;
         let sequences = settings.config.max_cache_batch_size.max(SEQUENCES);
@@ -81,10 +84,10 @@ impl Tune {
             return Ok(());
         }
         let place = self.save(&report, settings.config.precision)?;
-        if self.json {
-            return print_json(&report);
+        match self.json {
+            true => print_json(&report)?,
+            false => print(format_args!("{}", report.table()))?,
         }
-        print(format_args!("{}", report.table()))?;
         message!("{place}");
         Ok(())
     }

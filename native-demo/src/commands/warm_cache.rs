@@ -17,7 +17,7 @@ use wisp_engine::{
 use crate::{
     destination::{self, Contents, Inputs},
     escape,
-    open::{self, cache, describe},
+    open::{self, cache, check_cache, describe, keeps_files},
     output::{print_json, print_line},
     settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
 };
@@ -46,6 +46,9 @@ impl WarmCache {
             bail!(
                 "the compiled model is written to --out FILE: remove --serialized-model-path and --save-to-serialized-model-path"
             );
+        }
+        if self.out.is_none() {
+            check_cache()?;
         }
         let target = self.target.as_deref().map(Target::named).transpose()?;
         let open = settings.open()?;
@@ -83,8 +86,9 @@ impl WarmCache {
             program.kernels().map(|kernel| kernel.name).collect()
         };
         let is_filled = times.is_some() || matches!(machine_code, Some(Ok(_)));
-        let folder = cache().filter(|_| is_filled);
-        let folder = folder.map(|cache| cache.folder().to_path_buf());
+        let folder = cache().filter(|cache| is_filled && keeps_files(cache));
+        let folder = folder.map(|cache| cache.folder().display().to_string());
+        let out = self.out.as_ref().map(|out| out.display().to_string());
         let bytes = compiled.to_bytes()?.len() as u64;
         if self.json {
             let programs: Vec<_> = compiled
@@ -101,7 +105,7 @@ impl WarmCache {
                 .collect();
             return print_json(&json!({
                 "model": settings.name(), "target": name, "programs": programs, "bytes": bytes,
-                "seconds": seconds, "start": times, "out": self.out, "cache": folder,
+                "seconds": seconds, "start": times, "out": out, "cache": folder,
                 "machine_code": machine_code.map(|made| match made {
                     Ok((kernels, compiler)) => json!({ "kernels": kernels, "compiler": compiler }),
                     Err(reason) => json!({ "left_out": reason }),
@@ -131,8 +135,8 @@ impl WarmCache {
             )?,
             None => {}
         }
-        for path in self.out.iter().chain(&folder) {
-            print_line!("in {}", escape::line(&path.display().to_string()))?;
+        for path in out.iter().chain(&folder) {
+            print_line!("in {}", escape::line(path))?;
         }
         Ok(())
     }

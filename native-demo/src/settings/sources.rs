@@ -23,9 +23,9 @@ use crate::{flags::Flag, output::message};
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
-    "choices", "config", "errors", "file", "force", "grammar", "graph", "graph-text", "help", "json-schema", "out", "prompt",
-    "prompt-file", "regex", "target", "text", "tokens", "tool-choice", "tools", "trace",
-    "version",
+    "choices", "config", "document", "document-file", "errors", "file", "force", "grammar", "graph", "graph-text",
+    "help", "json-schema", "out", "prompt", "prompt-file", "query", "regex", "target", "text", "tokens", "tool-choice",
+    "tools", "trace", "version",
 ];
 
 /// Variables of the program and the library that are no flags.

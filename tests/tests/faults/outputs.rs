@@ -315,6 +315,32 @@ fn standard_output_and_pipes_are_outputs() {
     assert!(reader.join().expect("a length") > 1024);
 }
 
+/// Not every system has such names.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_not_unicode_are_written_and_told() {
+    use std::os::unix::ffi::OsStrExt;
+    let (folder, model) = model();
+    let path = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
+    let (out, compiled, cache) = (path(b"\xff.gguf"), path(b"\xff.wisp"), path(b"\xff"));
+    let shown = |path: &Path| path.display().to_string();
+    let more = ["--model".as_ref(), model.as_os_str()];
+    let json = write(&["convert", "--json", "--out"], &out, &more).json();
+    assert_eq!(json["out"], shown(&out));
+    assert!(std::fs::read(&out).expect("a model").starts_with(b"GGUF"));
+
+    let mut warm = command(["warm-cache", "--json", "--device", "host", "--out"]);
+    warm.arg(&compiled).env("WISP_CACHE_DIR", &cache);
+    let json = run_command(warm, "").json();
+    assert_eq!(json["out"], shown(&compiled));
+    assert_eq!(json["cache"], shown(&cache));
+
+    let mut list = command(["list", "--json"]);
+    list.env("HOME", &cache).env_remove("XDG_CACHE_HOME");
+    let json = run_command(list, "").json();
+    assert_eq!(json["cache"], shown(&cache.join(".cache/huggingface/hub")));
+}
+
 #[test]
 fn failed_conversion_leaves_the_previous_output() {
     let (folder, model) = model();

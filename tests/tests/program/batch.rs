@@ -178,6 +178,23 @@ fn files_that_the_command_did_not_write_stay_as_they_are() {
 
 #[cfg(unix)]
 #[test]
+fn pipes_and_devices_are_refused_because_answers_are_appended() {
+    let files = Files::new(&[line(0, 1).to_string()]);
+    let names = ["in.jsonl", "out.jsonl", "pipe"];
+    let paths = names.map(|name| files.path(name).display().to_string());
+    let [input, output, pipe] = paths.each_ref().map(String::as_str);
+    let made = std::process::Command::new("mkfifo").arg(pipe).status();
+    assert!(made.expect("mkfifo").success());
+    for outputs in [&[pipe][..], &["/dev/null"], &[output, "--errors", pipe]] {
+        let fixed = ["batch", "--device", "host", input];
+        let message = run([&fixed[..], outputs].concat()).failed("no file");
+        assert!(message.contains("so name a file"), "{message}");
+    }
+    assert!(!files.path("out.jsonl").exists());
+}
+
+#[cfg(unix)]
+#[test]
 fn killed_run_goes_on_with_no_request_lost_or_answered_twice() {
     use nix::{
         sys::signal::{Signal, kill},

@@ -146,6 +146,24 @@ fn the_host_has_nothing_to_tune_and_says_so() {
 }
 
 #[test]
+fn a_cache_that_keeps_nothing_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for command in ["tune", "warm-cache"] {
+        let args = [command, "--device", "host"];
+        let error = with_cache(&args, &file).failed("a cache folder that is a file");
+        for words in ["cannot be written", "WISP_CACHE_DIR", "--out"] {
+            assert!(error.contains(words), "{error}");
+        }
+    }
+    let out = folder.path().join("out");
+    let args = "warm-cache --json --device host --out";
+    let args: Vec<&str> = args.split(' ').chain([out.to_str().unwrap()]).collect();
+    assert_eq!(with_cache(&args, &file).json()["cache"], Value::Null);
+}
+
+#[test]
 fn tunings_in_files_are_used_and_checked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("host.json");

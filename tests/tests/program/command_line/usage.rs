@@ -25,6 +25,7 @@ fn wrong_usage_exits_with_status_2_and_says_what_is_wrong() {
         &["generate", "a", "--logprobs", "1"],
         &["logits", "--tokens", "1"],
         &["perplexity"],
+        &["bench", "--ops", "--trace", "trace.json"],
     ];
     for args in wrong {
         let run = run(*args);
@@ -96,5 +97,34 @@ fn a_prompt_is_read_from_standard_input() {
     assert_eq!(
         (&got["prompt_tokens"], &got["tokens"]),
         (&expected["prompt_tokens"], &expected["tokens"])
+    );
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let flags = ["--prompt-file", "-", "--json-schema", "-"];
+    let both = run_with_input([&["generate"], &flags[..], &HOST].concat(), "{}");
+    let line = both.failed("two texts from standard input");
+    assert!(line.contains("standard input is read twice"), "{line}");
+}
+
+#[test]
+fn lengths_that_exceed_the_context_name_the_one_that_is_needed() {
+    let bench = ["bench", "-p", "8", "-n", "4", "-r", "1", "--max-length"];
+    let bench = |length: &str| run([&bench[..], &[length], &HOST].concat());
+    let line = bench("12").failed("a context that is too short");
+    assert!(
+        line.contains("need 13 tokens") && line.contains("--max-length"),
+        "{line}"
+    );
+    bench("13").succeeded();
+    let text = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(text.path(), "Once upon a time").unwrap();
+    let path = text.path().to_str().unwrap();
+    let flags = ["--file", path, "--max-length", "32", "--context", "64"];
+    let line = run([&["perplexity"], &flags[..], &HOST].concat()).failed("a long window");
+    assert!(
+        line.contains("from 2 to 32; --max-length N allows more"),
+        "{line}"
     );
 }
