@@ -95,14 +95,55 @@ test("invalid requests are InvalidRequest errors", async () => {
       () => wisp.completions.create({ prompt: "x", n: 2 }),
       () => wisp.completions.create({ prompt: [] }),
       () => wisp.completions.create({ prompt: [1e6] }),
+      () => wisp.completions.create({ prompt: [-1] }),
+      () => wisp.completions.create({ prompt: [1.5] }),
+      () => wisp.completions.create({ prompt: [1, "x"] }),
+      () => wisp.completions.create({ prompt: ["x", "y"] }),
+      () => wisp.completions.create({ prompt: [[1], [2]] }),
+      () => wisp.completions.create({}),
       () => wisp.completions.create({ prompt: "a ".repeat(5000) }),
       () => wisp.embeddings.create({ input: "x" }),
       () => wisp.chat.completions.create({ messages: "hello" }),
+      () => wisp.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url" }] }] }),
     ]) failures.push(await call().then(() => "none", (error) => error.code));
     await wisp.unload();
     return failures;
   });
-  assert.deepEqual(got, Array(7).fill("InvalidRequest"));
+  assert.deepEqual(got, Array(14).fill("InvalidRequest"));
+});
+
+test("parameters that are not supported are named, unless they change nothing", async () => {
+  const wrong = { suffix: "x", min_tokens: 2, best_of: 3, guided_json: {}, reasoning_effort: "low", continue_final_message: true };
+  const { refused, dimensions, text } = await run(site.page, async ({ Wisp }, wrong) => {
+    const wisp = await Wisp.load();
+    const outcome = (call) => call.then(() => "none", ({ code, message }) => `${code}: ${message}`);
+    const ask = (more) => wisp.completions.create({ prompt: "Once", max_tokens: 2, ...more });
+    const refused = [];
+    for (const [name, value] of Object.entries(wrong)) refused.push(await outcome(ask({ [name]: value })));
+    const dimensions = await outcome(wisp.embeddings.create({ input: "x", dimensions: 8 }));
+    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false });
+    await wisp.unload();
+    return { refused, dimensions, text };
+  }, wrong);
+  assert.deepEqual(refused, Object.keys(wrong).map((name) => `InvalidRequest: ${name} is not supported`));
+  assert.equal(dimensions, "InvalidRequest: dimensions is not supported");
+  assert.ok(text.length > 0);
+});
+
+test("requests after an unload are InvalidRequest errors, and a second unload resolves", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const codes = [];
+    for (const worker of [true, false]) {
+      const wisp = await Wisp.load({ worker });
+      await wisp.unload();
+      await wisp.unload();
+      for (const call of [() => wisp.tokenize("x"), () => wisp.completions.create({ prompt: "x" })]) {
+        codes.push(await call().then(() => "none", (error) => error.code));
+      }
+    }
+    return codes;
+  });
+  assert.deepEqual(got, Array(4).fill("InvalidRequest"));
 });
 
 test("a full storage is an error or a warning", async () => {

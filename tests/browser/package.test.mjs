@@ -183,6 +183,52 @@ test("whole and streamed chats have OpenAI's objects", async () => {
   assert.equal(again[0], again[1], "equal seeds sample equal tokens");
 });
 
+test("a call is the reason for an end if no tool was chosen", async () => {
+  const finished = await run(site.page, async ({ Wisp }) => {
+    // The model inside does not call by itself: its text becomes a call.
+    const listen = Worker.prototype.addEventListener;
+    Worker.prototype.addEventListener = function (type, listener) {
+      listen.call(this, type, (event) => {
+        const { event: news } = event.data ?? {};
+        if (news?.type === "text") Object.assign(news, { type: "call", index: 0, name: "now", arguments: "{}" });
+        listener(event);
+      });
+    };
+    const wisp = await Wisp.load();
+    Worker.prototype.addEventListener = listen;
+    const request = { messages: [{ role: "user", content: "Hello!" }], structured_outputs: { choice: ["x"] } };
+    const finished = [];
+    for (const more of [{}, { tool_choice: null }, { tool_choice: "auto" }]) {
+      finished.push((await wisp.chat.completions.create({ ...request, ...more })).choices[0].finish_reason);
+    }
+    await wisp.unload();
+    return finished;
+  });
+  assert.deepEqual(finished, Array(3).fill("tool_calls"));
+});
+
+test("parts of text, developers' messages and lists of one prompt are read", async () => {
+  const { chats, texts } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const chats = [];
+    const part = (text) => ({ type: "text", text });
+    for (const [role, content] of [["system", "Hello!"], ["developer", [part("Hel"), part("lo!")]]]) {
+      const messages = [{ role, content: "Be kind." }, { role: "user", content }];
+      const { choices: [{ message }], usage } = await wisp.chat.completions.create({ messages, max_tokens: 8 });
+      chats.push([message, usage]);
+    }
+    const texts = [];
+    const tokens = await wisp.tokenize("Once upon a time", { special: true });
+    for (const prompt of ["Once upon a time", ["Once upon a time"], tokens, [tokens]]) {
+      texts.push((await wisp.completions.create({ prompt, max_tokens: 8 })).choices[0].text);
+    }
+    await wisp.unload();
+    return { chats, texts };
+  });
+  assert.deepEqual(chats[1], chats[0]);
+  assert.deepEqual(texts, Array(4).fill(texts[0]));
+});
+
 test("concurrent requests get their own tokens and text", async () => {
   const out = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load({ maxBatch: 2 });

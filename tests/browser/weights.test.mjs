@@ -211,6 +211,10 @@ test("a GGUF model in several files loads", async () => {
   // The URL of any part names all of them.
   const parts = await run(site.page, loadOnce, { model: "/small-00002-of-00003.gguf", cache: "none" });
   assert.ok(parts.tokens, JSON.stringify(parts));
+  // Addresses are relative to the page's.
+  for (const model of ["small.gguf", { urls: ["small.gguf"] }]) {
+    assert.deepEqual((await run(site.page, loadOnce, { model, cache: "none" })).tokens, whole.tokens);
+  }
   const alone = await run(site.page, async ({ Wisp }) => {
     const part = new File([await (await fetch("/small-00001-of-00003.gguf")).blob()], "small-00001-of-00003.gguf");
     await Wisp.load({ model: part });
@@ -219,22 +223,34 @@ test("a GGUF model in several files loads", async () => {
   assert.match(alone.message, /one of 3 parts/);
 });
 
-test("a hub repository loads by encoding, then without a network", async () => {
-  const listing = Buffer.from(JSON.stringify([
-    { type: "file", path: "README.md", size: 10 }, { type: "file", path: "tiny-Q4_K_M.gguf", size: 1 },
-    { type: "file", path: "tiny-F16.gguf", size: tiny.length },
-  ]));
-  const answers = {
-    "/api/models/org/tiny/tree/main": listing, "/org/tiny/resolve/main/tiny-F16.gguf": tiny,
-  };
+/** Starts a hub. `publish` sets the files of its repository org/tiny. */
+async function serveHub() {
   const { serve } = await import("./lib/server.mjs");
-  const virtual = Object.fromEntries(Object.entries(answers).map(([path, bytes]) => [path, { size: bytes.length, read: (start, end) => bytes.subarray(start, end) }]));
+  const virtual = {};
   const hub = await serve({ virtual });
   hub.state.headers = { "Access-Control-Allow-Origin": "*" };
   hub.state.fault = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" } } : {});
+  const put = (path, bytes) => (virtual[path] = { size: bytes.length, read: (start, end) => bytes.subarray(start, end) });
+  const publish = (files) => {
+    const listing = Object.entries(files).map(([path, { length: size }]) => ({ type: "file", path, size }));
+    put("/api/models/org/tiny/tree/main", Buffer.from(JSON.stringify(listing)));
+    for (const [path, bytes] of Object.entries(files)) put(`/org/tiny/resolve/main/${path}`, bytes);
+  };
+  return { ...hub, publish };
+}
+
+test("a hub repository loads by encoding, then without a network", async () => {
+  const hub = await serveHub();
+  const files = { "README.md": Buffer.alloc(10), "tiny-Q4_K_M.gguf": Buffer.alloc(1) };
+  hub.publish({ ...files, "tiny-F16.gguf": tiny });
   const model = { repo: "org/tiny", file: "f16", endpoint: hub.url };
   const first = await run(site.page, loadOnce, { model, new_tokens: 4 });
   assert.ok(first.tokens, JSON.stringify(first));
+  // A file that is newer than the stored listing is found.
+  const newer = { model: { ...model, file: "q8_0" }, new_tokens: 4 };
+  assert.equal((await run(site.page, loadOnce, newer)).code, "ModelFormat");
+  hub.publish({ ...files, "tiny-F16.gguf": tiny, "tiny-Q8_0.gguf": tiny });
+  assert.deepEqual((await run(site.page, loadOnce, newer)).tokens, first.tokens);
   await hub.close();
   const second = await run(site.page, loadOnce, { model, new_tokens: 4 });
   assert.deepEqual(second.tokens, first.tokens);
@@ -256,6 +272,20 @@ for (const name of ["llama", "qwen3"]) {
     assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
   });
 }
+
+test("safetensors of a hub repository load, then without a network", async (t) => {
+  const folder = shared("goldens/llama");
+  if (!folder) return t.skip("no ../shared");
+  const hub = await serveHub();
+  hub.publish(Object.fromEntries(["config.json", "model.safetensors"].map((file) => [file, readFileSync(join(folder, file))])));
+  const { tokens, greedy } = json(join(folder, "golden.json"));
+  const options = { model: { repo: "org/tiny", endpoint: hub.url }, prompt: tokens, new_tokens: greedy.length };
+  const first = await run(site.page, loadOnce, options);
+  await hub.close();
+  const second = await run(site.page, loadOnce, options);
+  await run(site.page, ({ models }) => models.clear());
+  for (const got of [first, second]) assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
+});
 
 /** Splits a checkpoint into two files with an index. */
 function shards(bytes) {

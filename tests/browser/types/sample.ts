@@ -35,6 +35,10 @@ export async function main(file: File): Promise<string> {
   engine.chat.completions.create({ messages: [{ role: "wizard", content: "" }] });
   // @ts-expect-error: no messages
   engine.chat.completions.create({});
+  await engine.completions.create({ prompt: ["Once"] });
+  // @ts-expect-error: several prompts
+  engine.completions.create({ prompt: ["Once", "Twice"] });
+  messages.push({ role: "developer", content: [{ type: "text", text: "Be kind." }] });
   const vectors: number[][] = (await engine.embeddings.create({ input: ["a", "b"] })).data.map(({ embedding }) => embedding);
   await engine.embeddings.create({ input: [[1, 2], [3]] });
   const tokens: number[] = await engine.tokenize(text);

@@ -12,6 +12,7 @@ export interface Caller {
 export class WorkerCaller implements Caller {
   private readonly worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
   private next = 0;
+  private closed = false;
   private readonly open = new Map<number, { emit: Emit | undefined; done: (value: any) => void; fail: (error: unknown) => void }>();
 
   constructor() {
@@ -32,6 +33,7 @@ export class WorkerCaller implements Caller {
     const id = this.next++;
     return new Promise<T>((done, fail) => {
       check(signal);
+      if (this.closed) throw new WispError("InvalidRequest", "no model is loaded");
       const stop = () => this.worker.postMessage({ id, call: "abort" });
       signal?.addEventListener("abort", stop);
       const end = <A>(settle: (value: A) => void) => (value: A) => {
@@ -45,6 +47,7 @@ export class WorkerCaller implements Caller {
   }
 
   close(): void {
+    this.closed = true;
     this.worker.terminate();
     for (const call of this.open.values()) call.fail(new WispError("Aborted", "the model was unloaded"));
     this.open.clear();

@@ -22,6 +22,21 @@ export interface Piece {
 
 type Params = Omit<ChatParams, "messages"> | Omit<CompletionParams, "prompt">;
 
+/** Parameters of other servers that change answers and are not supported, each with the values that change nothing. */
+const UNSUPPORTED: Record<string, unknown[]> = {
+  suffix: [""], functions: [], function_call: ["none", "auto"], min_tokens: [0], best_of: [1], dimensions: [],
+  guided_json: [], guided_regex: [], guided_choice: [], guided_grammar: [], stop_token_ids: [], continue_final_message: [false],
+  chat_template_kwargs: [], reasoning_effort: [], thinking_budget: [], encoding_format: ["float"],
+};
+
+/** Refuses parameters that are not supported. */
+export function refuse(params: object): void {
+  for (const [name, value] of Object.entries(params)) {
+    if (value == null || !Object.hasOwn(UNSUPPORTED, name) || UNSUPPORTED[name]!.includes(value)) continue;
+    throw new WispError("InvalidRequest", `${name} is not supported`);
+  }
+}
+
 /** Returns the number of most likely tokens to score; undefined without log-probabilities. */
 function scored(params: Params): number | undefined {
   const { logprobs } = params;
@@ -56,6 +71,7 @@ function constraint(params: Params): object | undefined {
 
 /** Converts OpenAI's parameters to those of the engine. */
 function engineOptions(params: Params): object {
+  refuse(params);
   if (params.n != null && params.n !== 1) throw new WispError("InvalidRequest", "n must be 1");
   const temperature = params.temperature ?? 0;
   const stop = typeof params.stop === "string" ? [params.stop] : params.stop ?? [];
@@ -209,7 +225,7 @@ export class Generation {
   /** Returns OpenAI's name of the reason for an end; a call of a tool that the request names ends with `stop`. */
   private finish(reason: "stop" | "length" | "cancelled"): FinishReason | null {
     if (reason === "cancelled") return null;
-    const choice = "tool_choice" in this.params ? this.params.tool_choice : undefined;
+    const choice = ("tool_choice" in this.params ? this.params.tool_choice : undefined) ?? "auto";
     return reason === "stop" && this.called && !this.cut && typeof choice !== "object" ? "tool_calls" : reason;
   }
 

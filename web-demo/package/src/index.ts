@@ -2,12 +2,12 @@ import { models, type StoredFile } from "./cache.js";
 import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
 import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./core.js";
 import { WispError, type WispErrorCode } from "./errors.js";
-import { Generation, joined } from "./generate.js";
+import { Generation, joined, refuse } from "./generate.js";
 import type {
   AnswerMessage, ChatCompletion, ChatCompletionChunk, ChatLogprobs, ChatMessage, ChatParams, Completion, CompletionLogprobs, CompletionParams,
   EmbeddingParams, Embeddings, FinishReason, GenerateParams, RequestOptions, TokenLogprob, Usage,
 } from "./openai.js";
-import type { HubSource, ModelSource } from "./source.js";
+import { type HubSource, type ModelSource, resolved } from "./source.js";
 
 export * from "./openai.js";
 export { WispError, models };
@@ -72,12 +72,38 @@ export interface TuneReport {
   }[];
 }
 
-/** Returns messages as templates read them: each with a text. */
+/** Returns the text of a message's content. */
+function contentText(content: ChatMessage["content"]): string {
+  if (!Array.isArray(content)) return content ?? "";
+  return content.map((part) => {
+    if (part?.type === "text" && typeof part.text === "string") return part.text;
+    throw new WispError("InvalidRequest", `the content of a message may have parts of type text only, not of type ${part?.type}`);
+  }).join("");
+}
+
+/** Returns messages as templates read them: each with a role that they know and a text. */
 function filled(messages: ChatMessage[]): ChatMessage[] {
   if (!Array.isArray(messages) || messages.some((message) => message === null || typeof message !== "object")) {
     throw new WispError("InvalidRequest", "messages must be a list of messages");
   }
-  return messages.map((message) => ({ ...message, content: message.content ?? "" }));
+  return messages.map((message) => {
+    const role = message.role === "developer" ? "system" : message.role;
+    return { ...message, role, content: contentText(message.content) };
+  });
+}
+
+const isToken = (value: unknown) => Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 32;
+
+/** Returns the prompt of a completion, which may be the only one of a list. */
+function onlyPrompt(given: unknown): string | number[] {
+  const isList = Array.isArray(given) && (typeof given[0] === "string" || Array.isArray(given[0]));
+  if (isList && given.length > 1) {
+    throw new WispError("InvalidRequest", "several prompts are not supported: send one request for each");
+  }
+  const prompt: unknown = isList ? given[0] : given;
+  if (typeof prompt === "string") return prompt;
+  if (Array.isArray(prompt) && prompt.every(isToken)) return prompt;
+  throw new WispError("InvalidRequest", "prompt must be a text or a list of tokens, which are integers from 0 to 4294967295");
 }
 
 type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
@@ -120,10 +146,8 @@ export class Wisp {
       if (event.warning) onWarning?.(new WispError(event.warning.code, event.warning.message));
       if (event.lost) wisp.tellLost(new WispError("DeviceLost", event.lost));
     };
-    // A worker resolves relative addresses against its own address.
-    const absolute = typeof model === "string" && /^\.{0,2}\//.test(model) ? new URL(model, document.baseURI).href : model;
     try {
-      wisp.known = await caller.call<ModelInfo>("load", { model: absolute, options: engine }, emit, signal);
+      wisp.known = await caller.call<ModelInfo>("load", { model: resolved(model), options: engine }, emit, signal);
       return wisp;
     } catch (error) {
       caller.close();
@@ -221,7 +245,7 @@ export class Wisp {
   }
 
   private async createCompletion(params: CompletionParams, request: RequestOptions = {}): Promise<unknown> {
-    const { prompt } = params;
+    const prompt = onlyPrompt(params.prompt);
     const given = typeof prompt === "string" ? { text: prompt } : { tokens: prompt };
     const run = new Generation(this.caller, "cmpl", given, params, request);
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
@@ -252,7 +276,9 @@ export class Wisp {
     }
   }
 
-  private async createEmbeddings({ input }: EmbeddingParams): Promise<Embeddings> {
+  private async createEmbeddings(params: EmbeddingParams): Promise<Embeddings> {
+    refuse(params);
+    const { input } = params;
     const alone = typeof input === "string" || typeof input[0] === "number";
     const inputs = alone ? [input] : [...input];
     const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs });

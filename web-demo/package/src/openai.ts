@@ -1,10 +1,17 @@
 // The request and response objects of OpenAI's API that Wisp supports.
 
+/** A part of a message. */
+export interface TextPart {
+  type: "text";
+  text: string;
+}
+
 /** A message of a chat. */
 export interface ChatMessage {
-  role: "system" | "user" | "assistant" | "tool";
-  /** The text; `null` in an answer of calls alone. */
-  content: string | null;
+  /** `developer` is another name of `system`. */
+  role: "system" | "developer" | "user" | "assistant" | "tool";
+  /** The text, or parts that are joined; `null` in an answer of calls alone. */
+  content: string | TextPart[] | null;
   /** The calls of an earlier answer. */
   tool_calls?: ToolCall[];
   /** The call whose result this is, of a message with the role `tool`. */
@@ -112,8 +119,8 @@ export interface ChatParams extends GenerateParams {
 }
 
 export interface CompletionParams extends GenerateParams {
-  /** A text or its tokens. */
-  prompt: string | number[];
+  /** A text or its tokens, also as the only one of a list. */
+  prompt: string | number[] | [string] | [number[]];
   stream?: boolean | null;
   echo?: boolean | null;
   /** Return the log-probabilities of the new tokens and of this many most likely ones, at most 20. Not with `echo`. */

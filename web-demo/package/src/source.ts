@@ -50,6 +50,28 @@ const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
 
 const isWeights = (name: string) => /\.(gguf|safetensors)$/.test(name);
 
+/** Returns the repository that a string names; `undefined` if it is an address. */
+function repository(source: string): HubSource | undefined {
+  const [, repo, file] = /^(?!\.\.?\/)([\w.-]+\/[\w.-]+)(?::(.+))?$/.exec(source) ?? [];
+  if (!repo || isWeights(repo) || repo.endsWith(".json")) return undefined;
+  return file ? { repo, file } : { repo };
+}
+
+/** Returns an address that may be relative to the page's as a whole one, or as it is if it is invalid. */
+function absolute(address: string): string {
+  try {
+    return new URL(address, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+  } catch {
+    return address;
+  }
+}
+
+/** Returns a source with whole addresses: a worker resolves relative ones against its own address. */
+export function resolved(source: ModelSource): ModelSource {
+  if (typeof source === "string") return source === "inside" || repository(source) ? source : absolute(source);
+  return "urls" in source ? { urls: source.urls.map(absolute) } : source;
+}
+
 /** The names of all parts of a split GGUF file. */
 function parts(name: string): string[] {
   const part = PART.exec(name);
@@ -69,17 +91,19 @@ export async function open(source: ModelSource, options: FetchOptions): Promise<
   if (typeof source !== "string") {
     return "urls" in source ? openUrls(source.urls, options) : openHub(source as HubSource, options);
   }
-  const hub = /^([\w.-]+\/[\w.-]+)(?::(.+))?$/.exec(source);
-  if (hub && !isWeights(hub[1]!)) return openHub({ repo: hub[1]!, ...(hub[2] ? { file: hub[2] } : {}) }, options);
-  return openUrls([source], options);
+  const hub = repository(source);
+  return hub ? openHub(hub, options) : openUrls([source], options);
 }
+
+/** The path of a file in the folder that the visitor chose, or its name. */
+const pathOf = (file: File) => file.webkitRelativePath?.split("/").slice(1).join("/") || file.name;
 
 async function openFiles(files: readonly File[], options: FetchOptions): Promise<OpenModel> {
   const local = (file: File) => new LocalFile(file, options.onOrigin);
   const weights = files.filter((file) => isWeights(file.name));
   const texts: OpenModel["texts"] = {};
   for (const file of files) {
-    if (!isWeights(file.name)) texts[file.name] = new Uint8Array(await file.arrayBuffer());
+    if (!isWeights(file.name)) texts[pathOf(file)] = new Uint8Array(await file.arrayBuffer());
   }
   // A single file is opened whatever its name is; its contents determine the format.
   const chosen = files.length === 1 ? files : weights;
@@ -116,18 +140,19 @@ async function openUrls(given: readonly string[], options: FetchOptions): Promis
   return { name, weights: await openAll(urls, options), texts: {} };
 }
 
-/** Opens safetensors and their configuration files. */
+/** Opens safetensors and those of the configuration files `optionals` that exist. */
 async function openLayout(
   name: string,
   urls: readonly string[],
   beside: (file: string) => string,
   options: FetchOptions,
+  optionals: readonly string[] = TEXTS,
 ): Promise<OpenModel> {
   let weights = [...urls];
   const index = urls.find((url) => new URL(url).pathname.endsWith(INDEX));
   if (index) weights = (await shards(index, options)).map(beside);
   const texts: OpenModel["texts"] = {};
-  for (const file of TEXTS) {
+  for (const file of optionals) {
     const text = await optional(beside(file), options);
     if (text) texts[file] = text;
   }
@@ -180,6 +205,36 @@ function choose(source: HubSource, entries: readonly HubEntry[]): string | undef
   return named.sort((a, b) => a.size - b.size || (a.path < b.path ? -1 : 1))[0]?.path;
 }
 
+/** The file of a repository to open: the one that is meant, or else safetensors. */
+function wanted(source: HubSource, entries: readonly HubEntry[]): string | undefined {
+  return choose(source, entries) ?? [INDEX, "model.safetensors"].find((file) => entries.some(({ path }) => path === file));
+}
+
+/** Returns the files of a repository. */
+async function list(url: string, options: FetchOptions): Promise<HubEntry[]> {
+  const listing = await HttpFile.openText(url, options);
+  try {
+    const entries: HubEntry[] = JSON.parse(new TextDecoder().decode(await listing.text()));
+    if (!Array.isArray(entries)) throw new TypeError("no list");
+    return entries;
+  } catch (error) {
+    if (error instanceof WispError) throw error;
+    // An invalid listing is not stored.
+    listing.close();
+    await models.remove(url).catch(() => {});
+    throw new WispError("Network", `${new URL(url).origin} does not answer as a hub does`, error);
+  } finally {
+    listing.close();
+  }
+}
+
+/** Returns the files of a repository anew. What is stored stays if the hub cannot be reached. */
+async function listAgain(url: string, options: FetchOptions): Promise<HubEntry[]> {
+  await list(url, { ...options, cache: "none" });
+  await models.remove(url).catch(() => {});
+  return list(url, options);
+}
+
 async function openHub(source: HubSource, given: FetchOptions): Promise<OpenModel> {
   const endpoint = source.endpoint ?? "https://huggingface.co";
   const revision = source.revision ?? "main";
@@ -187,28 +242,16 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
   const options = { ...given, headers };
   const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file.split("/").map(encodeURIComponent).join("/")}`;
   const url = `${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`;
-  const listing = await HttpFile.openText(url, options);
-  let entries: HubEntry[];
-  try {
-    entries = JSON.parse(new TextDecoder().decode(await listing.text()));
-    if (!Array.isArray(entries)) throw new TypeError("no list");
-  } catch (error) {
-    if (error instanceof WispError) throw error;
-    // An invalid listing is not stored.
-    listing.close();
-    await models.remove(url).catch(() => {});
-    throw new WispError("Network", `${endpoint} does not answer as a hub does`, error);
-  } finally {
-    listing.close();
-  }
-  const chosen = choose(source, entries);
-  if (chosen?.endsWith(".gguf")) {
-    return { name: source.repo, weights: await openAll(parts(chosen).map(beside), options), texts: {} };
-  }
-  const there = new Set(entries.map((entry) => entry.path));
-  const weights = chosen ?? (there.has(INDEX) ? INDEX : "model.safetensors");
-  if (!there.has(weights)) {
+  let entries = await list(url, options);
+  // A stored listing may be older than the file.
+  if (!wanted(source, entries)) entries = await listAgain(url, options);
+  const weights = wanted(source, entries);
+  if (!weights) {
     throw new WispError("ModelFormat", `${source.repo} has no model that Wisp reads: no GGUF${source.file ? ` of ${source.file}` : ""}, no safetensors`);
   }
-  return openLayout(source.repo, [beside(weights)], beside, options);
+  if (weights.endsWith(".gguf")) {
+    return { name: source.repo, weights: await openAll(parts(weights).map(beside), options), texts: {} };
+  }
+  const texts = TEXTS.filter((file) => entries.some(({ path }) => path === file));
+  return openLayout(source.repo, [beside(weights)], beside, options, texts);
 }

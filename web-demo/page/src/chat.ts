@@ -19,8 +19,10 @@ function update(): void {
   byId<HTMLButtonElement>("send").disabled = !ready;
   byId("send").hidden = running !== undefined;
   byId("stop").hidden = running === undefined;
-  byId("clear").hidden = conversation.length === 0;
-  byId("welcome").hidden = conversation.length > 0;
+  // Messages that failed are shown, but not part of the conversation.
+  const isEmpty = byId("messages").childElementCount === 0;
+  byId("clear").hidden = isEmpty;
+  byId("welcome").hidden = !isEmpty;
   for (const button of byId("examples").querySelectorAll("button")) button.disabled = !ready;
 }
 
@@ -62,6 +64,7 @@ async function send(text: string): Promise<void> {
   let thoughts = "";
   let tokens = 0;
   let finish: string | null = null;
+  let failed = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const draw = () => {
     timer = undefined;
@@ -96,16 +99,20 @@ async function send(text: string): Promise<void> {
       finish = choice.finish_reason ?? finish;
     }
   } catch (error) {
-    if (WispError.from(error).code !== "Aborted") complain(error, WispError.from(error).code === "DeviceLost");
+    const { code } = WispError.from(error);
+    failed = code !== "Aborted";
+    if (failed) complain(error, code === "DeviceLost");
   } finally {
     clearTimeout(timer);
     draw();
     if (finish === "length") item.append(make("p", { className: "note", textContent: "The answer reached the maximum length." }));
-    if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
+    if (failed) item.append(make("p", { className: "note", textContent: "Failed: this message is not part of the conversation." }));
+    else if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
     item.classList.remove("busy");
     item.removeAttribute("aria-busy");
     // A new chat may have started meanwhile.
-    own.push({ role: "assistant", content: answer.trim() });
+    if (failed) own.pop();
+    else own.push({ role: "assistant", content: answer.trim() });
     running = undefined;
     update();
     announce(answer ? `Answer: ${item.textContent}` : "The answer is empty");

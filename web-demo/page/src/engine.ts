@@ -61,6 +61,8 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
   byId("loading").hidden = false;
   show({ phase: "starting", loaded: 0, total: 0 });
   await unload();
+  // Another model may have been chosen meanwhile.
+  if (loading !== controller) return false;
   byId("model-name").textContent = title;
   try {
     const wisp = await Wisp.load({ model, deviceClass, onProgress: show, onWarning: complain, signal: controller.signal });
