@@ -101,6 +101,7 @@ test("invalid requests are InvalidRequest errors", async () => {
       () => wisp.completions.create({ prompt: ["x", "y"] }),
       () => wisp.completions.create({ prompt: [[1], [2]] }),
       () => wisp.completions.create({}),
+      () => wisp.completions.create({ prompt: "x", seed: 1.5 }),
       () => wisp.completions.create({ prompt: "a ".repeat(5000) }),
       () => wisp.embeddings.create({ input: "x" }),
       () => wisp.chat.completions.create({ messages: "hello" }),
@@ -109,7 +110,7 @@ test("invalid requests are InvalidRequest errors", async () => {
     await wisp.unload();
     return failures;
   });
-  assert.deepEqual(got, Array(14).fill("InvalidRequest"));
+  assert.deepEqual(got, Array(15).fill("InvalidRequest"));
 });
 
 test("parameters that are not supported are named, unless they change nothing", async () => {
@@ -121,7 +122,7 @@ test("parameters that are not supported are named, unless they change nothing", 
     const refused = [];
     for (const [name, value] of Object.entries(wrong)) refused.push(await outcome(ask({ [name]: value })));
     const dimensions = await outcome(wisp.embeddings.create({ input: "x", dimensions: 8 }));
-    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false });
+    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false, seed: -(2 ** 40) });
     await wisp.unload();
     return { refused, dimensions, text };
   }, wrong);

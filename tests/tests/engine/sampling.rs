@@ -411,6 +411,13 @@ fn texts_of_a_batch_end_independently() {
         (3, "cancelled".into())
     );
     assert!(generator.is_idle());
+    // Where the future is dropped before its end, as by a panic, no request is left.
+    let unfinished = std::panic::AssertUnwindSafe(|| {
+        let end = |_: usize, _: &str| -> ControlFlow<()> { panic!("the caller ends") };
+        pollster::block_on(generator.generate_many(&requests, end))
+    });
+    assert!(std::panic::catch_unwind(unfinished).is_err());
+    assert!(generator.is_idle());
 }
 
 /// A random request.

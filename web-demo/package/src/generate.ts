@@ -37,6 +37,16 @@ export function refuse(params: object): void {
   }
 }
 
+/** Returns a seed in 32 bits as `wisp serve` does: -1 is drawn, and what does not fit is hashed. */
+function seedOf(seed: number | null | undefined, temperature: number): number {
+  if (seed == null || seed === -1) return temperature > 0 ? Math.floor(Math.random() * 2 ** 32) : 0;
+  if (!Number.isInteger(seed) || Math.abs(seed) >= 2 ** 63) {
+    throw new WispError("InvalidRequest", "seed must be an integer of 64 bits");
+  }
+  if (seed >= 0 && seed < 2 ** 32) return seed;
+  return Number(BigInt.asUintN(64, BigInt(seed) * 0x9e3779b97f4a7c15n) >> 32n);
+}
+
 /** Returns the number of most likely tokens to score; undefined without log-probabilities. */
 function scored(params: Params): number | undefined {
   const { logprobs } = params;
@@ -84,7 +94,7 @@ function engineOptions(params: Params): object {
     presencePenalty: params.presence_penalty,
     frequencyPenalty: params.frequency_penalty,
     logitBias: params.logit_bias && Object.entries(params.logit_bias).map(([id, bias]) => [Number(id), bias]),
-    seed: params.seed ?? (temperature > 0 ? Math.floor(Math.random() * 2 ** 32) : 0),
+    seed: seedOf(params.seed, temperature),
     logProbs: scored(params),
     maxTokens: ("max_completion_tokens" in params ? params.max_completion_tokens : undefined) ?? params.max_tokens,
     stop,

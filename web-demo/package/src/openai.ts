@@ -83,7 +83,7 @@ export interface GenerateParams {
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   logit_bias?: Record<string, number> | null;
-  /** Equal seeds sample equal tokens. Default: random. */
+  /** Equal seeds sample equal tokens. Default and -1: random. */
   seed?: number | null;
   max_tokens?: number | null;
   stop?: string | string[] | null;

@@ -184,20 +184,20 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// As [`Self::step`]. All prompts are then cancelled.
+    /// As [`Self::step`]. All prompts are then cancelled, as they are when the future is dropped.
     pub async fn generate_many(
         &mut self,
         requests: &[(&[u32], &GenerateOptions)],
         mut on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
     ) -> Result<Vec<Result<Generation, PipelineError>>, PipelineError> {
-        let mut many = Many::new(requests.len());
-        self.add_many(requests, &mut many);
-        let result = self.run_many(&mut many, &mut on_text).await;
-        // After an error the remaining requests are cancelled; otherwise none remain.
-        for id in many.running.into_keys() {
-            self.cancel(id);
-        }
-        result.map(|()| many.generations)
+        let mut running = Running {
+            many: Many::new(requests.len()),
+            generator: self,
+        };
+        let Running { many, generator } = &mut running;
+        generator.add_many(requests, many);
+        generator.run_many(many, &mut on_text).await?;
+        Ok(std::mem::take(&mut many.generations))
     }
 
     /// Like [`Self::generate_many`], but blocks the thread.
@@ -336,6 +336,21 @@ impl TextGenerator {
             many.running.remove(&id);
         }
         generation.shown = generation.text.len();
+    }
+}
+
+/// A run of [`TextGenerator::generate_many`], which cancels what is left when it ends: after an error, and when its
+/// future is dropped.
+struct Running<'g> {
+    many: Many,
+    generator: &'g mut TextGenerator,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        for (id, _) in self.many.running.drain() {
+            self.generator.cancel(id);
+        }
     }
 }
 
