@@ -114,7 +114,7 @@ test("invalid requests are InvalidRequest errors", async () => {
 });
 
 test("parameters that are not supported are named, unless they change nothing", async () => {
-  const wrong = { suffix: "x", min_tokens: 2, best_of: 3, guided_json: {}, reasoning_effort: "low", continue_final_message: true };
+  const wrong = { suffix: "x", min_tokens: 2, best_of: 3, guided_json: {}, reasoning_effort: "low", continue_final_message: true, json_schema: {}, use_beam_search: true };
   const { refused, dimensions, text } = await run(site.page, async ({ Wisp }, wrong) => {
     const wisp = await Wisp.load();
     const outcome = (call) => call.then(() => "none", ({ code, message }) => `${code}: ${message}`);
@@ -122,7 +122,7 @@ test("parameters that are not supported are named, unless they change nothing", 
     const refused = [];
     for (const [name, value] of Object.entries(wrong)) refused.push(await outcome(ask({ [name]: value })));
     const dimensions = await outcome(wisp.embeddings.create({ input: "x", dimensions: 8 }));
-    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false, seed: -(2 ** 40) });
+    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false, functions: [], chat_template_kwargs: {}, seed: -(2 ** 40) });
     await wisp.unload();
     return { refused, dimensions, text };
   }, wrong);

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { llama, llamaParts } from "./lib/gguf.mjs";
-import { ALL, blank, json, run, shared, TINY } from "./lib/setup.mjs";
+import { ALL, REPOSITORY, blank, json, run, shared, TINY } from "./lib/setup.mjs";
 
 const tiny = readFileSync(TINY);
 const big = llama({ layers: 32, width: 1024, hidden: 4096, heads: 16, vocab: 32_000 });
@@ -285,6 +285,27 @@ test("safetensors of a hub repository load, then without a network", async (t) =
   const second = await run(site.page, loadOnce, options);
   await run(site.page, ({ models }) => models.clear());
   for (const got of [first, second]) assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
+});
+
+test("safetensors load from a folder that is within the chosen one", async () => {
+  const folder = join(REPOSITORY, "tests/fixtures/goldens/olmo3");
+  for (const file of ["config.json", "model.safetensors"]) {
+    const bytes = readFileSync(join(folder, file));
+    site.virtual[`/olmo3/${file}`] = { size: bytes.length, read: (start, end) => bytes.subarray(start, end) };
+  }
+  const { tokens, greedy } = json(join(folder, "golden.json"));
+  const got = await run(site.page, async ({ Wisp }, { prompt, max_tokens }) => {
+    const at = (path, parts) => Object.defineProperty(new File(parts, path.split("/").at(-1)), "webkitRelativePath", { value: path });
+    const served = async (file) => at(`models/main/${file}`, [await (await fetch(`/olmo3/${file}`)).blob()]);
+    // Another configuration of the same name is no model's.
+    const model = [await served("config.json"), at("models/main/1_Pooling/config.json", ["{}"]), await served("model.safetensors")];
+    // What a page sets on a file does not reach a worker.
+    const wisp = await Wisp.load({ model, worker: false });
+    const { choices: [{ token_ids }] } = await wisp.completions.create({ prompt, max_tokens, return_token_ids: true, ignore_eos: true });
+    await wisp.unload();
+    return token_ids;
+  }, { prompt: tokens, max_tokens: greedy.length });
+  assert.deepEqual(got, greedy);
 });
 
 /** Splits a checkpoint into two files with an index. */

@@ -59,7 +59,8 @@ pub async fn answer(
         is_named,
         call_ids: CallIds::new("call_"),
         has_called: vec![false; texts.count()],
-        is_cut: vec![false; texts.count()],
+        is_stopped: vec![false; texts.count()],
+        arguments: vec![String::new(); texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));

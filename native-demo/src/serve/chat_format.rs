@@ -1,5 +1,6 @@
 //! The format of answers to chats.
 
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wisp_engine::{Completion, FinishReason, Model, tools::ToolCallDelta};
 
@@ -35,8 +36,10 @@ pub struct Format {
     pub call_ids: CallIds,
     /// Whether each text has a call.
     pub has_called: Vec<bool>,
-    /// Whether a stop string ended each text, possibly within a call.
-    pub is_cut: Vec<bool>,
+    /// Whether a stop string ended each text.
+    pub is_stopped: Vec<bool>,
+    /// The arguments of each text's last call so far, in a stream.
+    pub arguments: Vec<String>,
 }
 
 impl Format {
@@ -77,18 +80,19 @@ impl Format {
             });
             message["tool_calls"] = calls.collect();
         }
+        let last = completion.tool_calls.last();
+        let is_cut =
+            completion.stop_string.is_some() && last.is_some_and(|call| !is_whole(&call.arguments));
         json!({
             "index": index,
             "message": message,
             "logprobs": self.scores(&completion),
-            "finish_reason": self.reason_of(
-                completion.finish_reason,
-                has_called && completion.stop_string.is_none(),
-            ),
+            "finish_reason": self.reason_of(completion.finish_reason, has_called && !is_cut),
         })
     }
 
-    /// Returns OpenAI's name of a reason. `has_called` tells whether the text has calls, and no stop string cut them off.
+    /// Returns OpenAI's name of a reason. `has_called` tells whether the text has calls, the last of which no stop string
+    /// cut off.
     fn reason_of(&self, reason: FinishReason, has_called: bool) -> &'static str {
         match finish_reason(reason) {
             "stop" if has_called && !self.is_named => "tool_calls",
@@ -107,6 +111,11 @@ impl Format {
             "index": index, "delta": delta, "logprobs": scores, "finish_reason": reason,
         })])
     }
+}
+
+/// Returns whether the arguments of a call are complete.
+fn is_whole(arguments: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
 impl Chunks for Format {
@@ -132,12 +141,16 @@ impl Chunks for Format {
 
     fn call(&mut self, text: usize, call: ToolCallDelta, new: Completion) -> Value {
         let scores = self.scores(&new);
+        if call.name.is_some() {
+            self.has_called[text] = true;
+            self.arguments[text].clear();
+        }
+        self.arguments[text] += &call.arguments;
         let mut part = json!({
             "index": call.index, "function": { "arguments": call.arguments },
         });
         // Clients join what is repeated.
         if let Some(name) = call.name {
-            self.has_called[text] = true;
             part = json!({
                 "index": call.index, "id": self.call_ids.id(text, call.index), "type": "function",
                 "function": { "name": name, "arguments": call.arguments },
@@ -147,13 +160,14 @@ impl Chunks for Format {
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let has_called = self.has_called[text] && !self.is_cut[text];
+        let is_cut = self.is_stopped[text] && !is_whole(&self.arguments[text]);
+        let has_called = self.has_called[text] && !is_cut;
         let reason = self.reason_of(reason, has_called).into();
         self.delta(text, json!({}), Value::Null, reason)
     }
 
     fn stopped_at(&mut self, text: usize, _stop: String) {
-        self.is_cut[text] = true;
+        self.is_stopped[text] = true;
     }
 
     fn count(&mut self, counts: TokenCounts) {

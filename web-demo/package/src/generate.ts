@@ -22,17 +22,25 @@ export interface Piece {
 
 type Params = Omit<ChatParams, "messages"> | Omit<CompletionParams, "prompt">;
 
-/** Parameters of other servers that change answers and are not supported, each with the values that change nothing. */
+/** Parameters that change answers and are not supported, each with values that change nothing, beside empty ones. */
 const UNSUPPORTED: Record<string, unknown[]> = {
-  suffix: [""], functions: [], function_call: ["none", "auto"], min_tokens: [0], best_of: [1], dimensions: [],
-  guided_json: [], guided_regex: [], guided_choice: [], guided_grammar: [], stop_token_ids: [], continue_final_message: [false],
-  chat_template_kwargs: [], reasoning_effort: [], thinking_budget: [], encoding_format: ["float"],
+  add_generation_prompt: [true], allowed_token_ids: [], bad_words: [], best_of: [1], chat_template_kwargs: [],
+  continue_final_message: [], dimensions: [], documents: [], encoding_format: ["float"], function_call: ["none", "auto"],
+  functions: [], grammar: [], guided_choice: [], guided_grammar: [], guided_json: [], guided_regex: [],
+  include_stop_str_in_output: [], json_schema: [], min_tokens: [], prediction: [], prompt_logprobs: [], reasoning_effort: [],
+  stop_token_ids: [], suffix: [], thinking_budget: [], truncate_prompt_tokens: [], use_beam_search: [],
 };
+
+/** Those of which an empty value means something. */
+const NEVER_EMPTY = ["add_generation_prompt", "dimensions", "guided_json", "json_schema", "prompt_logprobs", "thinking_budget"];
+
+const isEmpty = (value: unknown) => !value || (typeof value === "object" && Object.keys(value).length === 0);
 
 /** Refuses parameters that are not supported. */
 export function refuse(params: object): void {
   for (const [name, value] of Object.entries(params)) {
     if (value == null || !Object.hasOwn(UNSUPPORTED, name) || UNSUPPORTED[name]!.includes(value)) continue;
+    if (!NEVER_EMPTY.includes(name) && isEmpty(value)) continue;
     throw new WispError("InvalidRequest", `${name} is not supported`);
   }
 }
@@ -115,6 +123,15 @@ export function joined(parts: ToolCallDelta[]): ToolCall[] {
   return calls;
 }
 
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A generation: its parts as they are generated, and the token usage at the end. */
 export class Generation {
   readonly id: string;
@@ -123,8 +140,10 @@ export class Generation {
   private completionTokens = 0;
   private reasoningTokens = 0;
   private called = false;
-  /** Whether a stop string has ended it, possibly within a call. */
-  private cut = false;
+  /** Whether a stop string has ended it. */
+  private stopped = false;
+  /** The arguments of the last call so far. */
+  private arguments = "";
   /** Where the next token begins in the text, in characters. */
   private length = 0;
   /** Tokens without text so far, their offsets in the text, and their log-probabilities. */
@@ -223,7 +242,7 @@ export class Generation {
         queue.push(this.piece({ calls: [this.call(event)] }));
         break;
       case "stop":
-        this.cut = true;
+        this.stopped = true;
         break;
       case "end":
         this.reasoningTokens = event.reasoning_tokens;
@@ -235,11 +254,14 @@ export class Generation {
   /** Returns OpenAI's name of the reason for an end; a call of a tool that the request names ends with `stop`. */
   private finish(reason: "stop" | "length" | "cancelled"): FinishReason | null {
     if (reason === "cancelled") return null;
+    // A stop string may have cut the last call.
+    const cut = this.stopped && !isJson(this.arguments);
     const choice = ("tool_choice" in this.params ? this.params.tool_choice : undefined) ?? "auto";
-    return reason === "stop" && this.called && !this.cut && typeof choice !== "object" ? "tool_calls" : reason;
+    return reason === "stop" && this.called && !cut && typeof choice !== "object" ? "tool_calls" : reason;
   }
 
   private call({ index, name, arguments: more }: Extract<RequestEvent, { type: "call" }>): ToolCallDelta {
+    this.arguments = name === null ? this.arguments + more : more;
     if (name === null) return { index, function: { arguments: more } };
     this.called = true;
     return { index, id: `call_${crypto.randomUUID().replaceAll("-", "")}`, type: "function", function: { name, arguments: more } };

@@ -95,15 +95,20 @@ export async function open(source: ModelSource, options: FetchOptions): Promise<
   return hub ? openHub(hub, options) : openUrls([source], options);
 }
 
-/** The path of a file in the folder that the visitor chose, or its name. */
-const pathOf = (file: File) => file.webkitRelativePath?.split("/").slice(1).join("/") || file.name;
+/** The path of a file with that of the folder that the visitor chose, or its name. */
+const pathOf = (file: File) => file.webkitRelativePath || file.name;
+
+const folderOf = (file: File) => pathOf(file).slice(0, -file.name.length);
 
 async function openFiles(files: readonly File[], options: FetchOptions): Promise<OpenModel> {
   const local = (file: File) => new LocalFile(file, options.onOrigin);
   const weights = files.filter((file) => isWeights(file.name));
+  // The model's folder is the outermost with weights.
+  const [folder = ""] = weights.map(folderOf).sort((a, b) => a.length - b.length);
   const texts: OpenModel["texts"] = {};
   for (const file of files) {
-    if (!isWeights(file.name)) texts[pathOf(file)] = new Uint8Array(await file.arrayBuffer());
+    const path = pathOf(file).startsWith(folder) ? pathOf(file).slice(folder.length) : file.name;
+    if (!isWeights(file.name)) texts[path] = new Uint8Array(await file.arrayBuffer());
   }
   // A single file is opened whatever its name is; its contents determine the format.
   const chosen = files.length === 1 ? files : weights;
@@ -221,7 +226,7 @@ async function list(url: string, options: FetchOptions): Promise<HubEntry[]> {
     if (error instanceof WispError) throw error;
     // An invalid listing is not stored.
     listing.close();
-    await models.remove(url).catch(() => {});
+    if (options.cache !== "none") await models.remove(url).catch(() => {});
     throw new WispError("Network", `${new URL(url).origin} does not answer as a hub does`, error);
   } finally {
     listing.close();
@@ -244,7 +249,7 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
   const url = `${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`;
   let entries = await list(url, options);
   // A stored listing may be older than the file.
-  if (!wanted(source, entries)) entries = await listAgain(url, options);
+  if (!wanted(source, entries) && options.cache !== "none") entries = await listAgain(url, options);
   const weights = wanted(source, entries);
   if (!weights) {
     throw new WispError("ModelFormat", `${source.repo} has no model that Wisp reads: no GGUF${source.file ? ` of ${source.file}` : ""}, no safetensors`);

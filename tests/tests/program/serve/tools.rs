@@ -160,20 +160,23 @@ fn answers_beside_tools_are_calls_or_follow_the_format() {
 fn calls_that_a_stop_string_cuts_end_with_stop() {
     let server = Server::start(&[]);
     let named = json!({ "mode": "required", "tools": [{ "type": "function", "function": { "name": "weather" } }] });
-    let mut body = with_tools(&json!({
-        "tool_choice": { "type": "allowed_tools", "allowed_tools": named }, "parallel_tool_calls": false, "stop": "city",
-    }));
-    let whole = server.json(PATH, &body)["choices"][0].clone();
-    let calls = whole["message"]["tool_calls"].as_array().expect("calls");
-    assert_eq!(calls[0]["function"]["name"], "weather");
-    let arguments = calls[0]["function"]["arguments"].as_str().expect("text");
-    assert!(!arguments.contains("city"), "{arguments}");
-    assert_eq!(whole["finish_reason"], "stop", "{whole}");
-    body["stream"] = true.into();
-    let chunks = server.stream(PATH, &body);
-    let last = &chunks.last().expect("chunks")["choices"][0];
-    assert_eq!(last["finish_reason"], "stop", "{last}");
-    assert_eq!(without_ids(&joined_calls(&chunks, 0)), without_ids(calls));
+    for (stop, reason) in [("city", "stop"), ("</tool_call>", "tool_calls")] {
+        let mut body = with_tools(&json!({
+            "tool_choice": { "type": "allowed_tools", "allowed_tools": named }, "parallel_tool_calls": false, "stop": stop,
+        }));
+        let whole = server.json(PATH, &body)["choices"][0].clone();
+        let calls = whole["message"]["tool_calls"].as_array().expect("calls");
+        assert_eq!(calls[0]["function"]["name"], "weather");
+        let arguments = calls[0]["function"]["arguments"].as_str().expect("text");
+        let is_whole = serde_json::from_str::<Value>(arguments).is_ok();
+        assert_eq!(is_whole, reason == "tool_calls", "{arguments}");
+        assert_eq!(whole["finish_reason"], reason, "{whole}");
+        body["stream"] = true.into();
+        let chunks = server.stream(PATH, &body);
+        let last = &chunks.last().expect("chunks")["choices"][0];
+        assert_eq!(last["finish_reason"], reason, "{last}");
+        assert_eq!(without_ids(&joined_calls(&chunks, 0)), without_ids(calls));
+    }
 }
 
 #[test]
