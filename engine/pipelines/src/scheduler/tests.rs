@@ -224,6 +224,7 @@ proptest! {
         ahead: bool,
     ) {
         let mut history = History::new(limits, window, ahead, cases);
+        let prompt_tokens: usize = history.model.texts.values().map(Vec::len).sum();
         let outputs = history.run()?;
         let scheduler = &history.scheduler;
         prop_assert!(scheduler.is_idle());
@@ -240,6 +241,8 @@ proptest! {
         }
         let hits = scheduler.prefix_hits();
         prop_assert!(hits.hits <= hits.tokens && (limits.prefix_caching || hits.hits == 0));
+        // Once, also of requests that were preempted.
+        prop_assert!(hits.tokens <= prompt_tokens as u64);
     }
 }
 

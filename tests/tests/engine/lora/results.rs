@@ -1,5 +1,7 @@
 //! The results of a model with adapters.
 
+use std::{ops::ControlFlow, time::Duration};
+
 use wisp_engine::{
     device::Capabilities,
     pipelines::{CheckpointModel, DecoderModel},
@@ -193,11 +195,42 @@ fn command_line_selects_the_adapter(place: TestDevice) {
     }
 }
 
+/// Nor do adapters that were loaded before and after kernels were measured.
+fn measurements_do_not_let_adapters_share_prefixes(place: TestDevice) {
+    let tokens = prompt(0, 40);
+    let mut plain = load_adapted(place, limits());
+    let [a, b] = ["a", "b"].map(|name| run(&mut plain, &[(&tokens, Some(name))]).remove(0));
+    assert_ne!(a, b);
+    let limits = ModelLimits {
+        prefix_caching: true,
+        pages: 60,
+        ..limits()
+    };
+    let session = session(place);
+    let mut cached = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    for (name, (adapter, dtype)) in ["a", "b"].iter().zip(adapters()) {
+        cached.load_adapter(name, &adapter.files(*dtype)).unwrap();
+        let go_on = |_: &str| ControlFlow::Continue(());
+        let no_time = Duration::ZERO;
+        cached
+            .tune_blocking(&session, no_time, &|| no_time, &go_on)
+            .unwrap();
+    }
+    for (name, expected) in [("a", &a), ("b", &b)] {
+        assert_eq!(
+            &run(&mut cached, &[(&tokens, Some(name))])[0],
+            expected,
+            "{name} on {place:?}"
+        );
+    }
+}
+
 on_every_device!(
     adapter_matches_merged_checkpoint,
     room_for_adapters_does_not_change_logits,
     mixed_batch_matches_separate_runs,
     prefixes_are_shared_only_with_the_same_adapter,
+    measurements_do_not_let_adapters_share_prefixes,
     command_line_selects_the_adapter
 );
 
