@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use wisp_engine::{Completion, TokenScore, pipelines::tokenizer::Tokenizer};
+use wisp_engine::{
+    Completion, TokenScore,
+    pipelines::tokenizer::{Tokenizer, characters_in},
+};
 
 /// A prompt that the text begins with.
 #[derive(Clone, Copy)]
@@ -97,9 +100,7 @@ impl Offsets {
         let mut rest = prompt.text.as_bytes();
         for token in prompt.tokens {
             let (own, after) = rest.split_at(taken(tokenizer, *token, rest));
-            // A character counts for the token with its first byte.
-            let begins_one = |byte: &&u8| **byte & 0xc0 != 0x80;
-            self.add(own.iter().filter(begins_one).count());
+            self.add(characters_in(own));
             rest = after;
         }
         self.end = end;

@@ -196,8 +196,7 @@ impl Tokenizer {
         if self.is_special(id) {
             return 0;
         }
-        let begins_one = |byte: &&u8| **byte & 0xc0 != 0x80;
-        self.token_bytes(id).iter().filter(begins_one).count()
+        characters_in(&self.token_bytes(id))
     }
 
     /// Returns the id of a token's text as the vocabulary spells it.
@@ -254,6 +253,12 @@ impl Tokenizer {
     pub fn warnings(&self) -> &[String] {
         &self.inner.properties.warnings
     }
+}
+
+/// Returns how many characters of UTF-8 begin in a part of a text, which may begin or end within one.
+pub fn characters_in(bytes: &[u8]) -> usize {
+    let begins_one = |byte: &&u8| **byte & 0xc0 != 0x80;
+    bytes.iter().filter(begins_one).count()
 }
 
 impl std::fmt::Debug for Tokenizer {
