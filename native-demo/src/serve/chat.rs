@@ -14,7 +14,7 @@ use wisp_engine::{
 use super::{
     blocking::run_blocking,
     call_ids::CallIds,
-    chat_format::Format,
+    chat_format::{Ending, Format},
     chat_request,
     client::Caller,
     error::{ApiError, json_response},
@@ -58,9 +58,7 @@ pub async fn answer(
         has_tools,
         is_named,
         call_ids: CallIds::new("call_"),
-        has_called: vec![false; texts.count()],
-        is_stopped: vec![false; texts.count()],
-        arguments: vec![String::new(); texts.count()],
+        endings: vec![Ending::default(); texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));

@@ -34,12 +34,26 @@ pub struct Format {
     pub is_named: bool,
     /// The ids of calls.
     pub call_ids: CallIds,
-    /// Whether each text has a call.
-    pub has_called: Vec<bool>,
-    /// Whether a stop string ended each text.
-    pub is_stopped: Vec<bool>,
-    /// The arguments of each text's last call so far, in a stream.
-    pub arguments: Vec<String>,
+    /// How each text of a stream ends, as far as is known.
+    pub endings: Vec<Ending>,
+}
+
+/// How a text ends.
+#[derive(Default, Clone)]
+pub struct Ending {
+    /// The arguments of its last call, if it has one.
+    arguments: Option<String>,
+    /// Whether a stop string ends it.
+    is_stopped: bool,
+}
+
+impl Ending {
+    /// Returns whether the text ends with calls that a stop string did not cut.
+    fn has_calls(&self) -> bool {
+        let is_whole = |arguments: &str| serde_json::from_str::<IgnoredAny>(arguments).is_ok();
+        let arguments = self.arguments.as_deref();
+        arguments.is_some_and(|arguments| !self.is_stopped || is_whole(arguments))
+    }
 }
 
 impl Format {
@@ -81,21 +95,22 @@ impl Format {
             message["tool_calls"] = calls.collect();
         }
         let last = completion.tool_calls.last();
-        let is_cut =
-            completion.stop_string.is_some() && last.is_some_and(|call| !is_whole(&call.arguments));
+        let ending = Ending {
+            arguments: last.map(|call| call.arguments.clone()),
+            is_stopped: completion.stop_string.is_some(),
+        };
         json!({
             "index": index,
             "message": message,
             "logprobs": self.scores(&completion),
-            "finish_reason": self.reason_of(completion.finish_reason, has_called && !is_cut),
+            "finish_reason": self.reason_of(completion.finish_reason, &ending),
         })
     }
 
-    /// Returns OpenAI's name of a reason. `has_called` tells whether the text has calls, the last of which no stop string
-    /// cut off.
-    fn reason_of(&self, reason: FinishReason, has_called: bool) -> &'static str {
+    /// Returns OpenAI's name of a reason.
+    fn reason_of(&self, reason: FinishReason, ending: &Ending) -> &'static str {
         match finish_reason(reason) {
-            "stop" if has_called && !self.is_named => "tool_calls",
+            "stop" if ending.has_calls() && !self.is_named => "tool_calls",
             reason => reason,
         }
     }
@@ -111,11 +126,6 @@ impl Format {
             "index": index, "delta": delta, "logprobs": scores, "finish_reason": reason,
         })])
     }
-}
-
-/// Returns whether the arguments of a call are complete.
-fn is_whole(arguments: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
 impl Chunks for Format {
@@ -141,11 +151,11 @@ impl Chunks for Format {
 
     fn call(&mut self, text: usize, call: ToolCallDelta, new: Completion) -> Value {
         let scores = self.scores(&new);
-        if call.name.is_some() {
-            self.has_called[text] = true;
-            self.arguments[text].clear();
+        let arguments = &mut self.endings[text].arguments;
+        match &call.name {
+            Some(_) => *arguments = Some(call.arguments.clone()),
+            None => *arguments.get_or_insert_default() += &call.arguments,
         }
-        self.arguments[text] += &call.arguments;
         let mut part = json!({
             "index": call.index, "function": { "arguments": call.arguments },
         });
@@ -160,14 +170,12 @@ impl Chunks for Format {
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let is_cut = self.is_stopped[text] && !is_whole(&self.arguments[text]);
-        let has_called = self.has_called[text] && !is_cut;
-        let reason = self.reason_of(reason, has_called).into();
+        let reason = self.reason_of(reason, &self.endings[text]).into();
         self.delta(text, json!({}), Value::Null, reason)
     }
 
     fn stopped_at(&mut self, text: usize, _stop: String) {
-        self.is_stopped[text] = true;
+        self.endings[text].is_stopped = true;
     }
 
     fn count(&mut self, counts: TokenCounts) {

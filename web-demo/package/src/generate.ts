@@ -139,11 +139,10 @@ export class Generation {
   private promptTokens = 0;
   private completionTokens = 0;
   private reasoningTokens = 0;
-  private called = false;
   /** Whether a stop string has ended it. */
   private stopped = false;
-  /** The arguments of the last call so far. */
-  private arguments = "";
+  /** The arguments of the last call so far, if there is one. */
+  private arguments: string | undefined;
   /** Where the next token begins in the text, in characters. */
   private length = 0;
   /** Tokens without text so far, their offsets in the text, and their log-probabilities. */
@@ -255,15 +254,14 @@ export class Generation {
   private finish(reason: "stop" | "length" | "cancelled"): FinishReason | null {
     if (reason === "cancelled") return null;
     // A stop string may have cut the last call.
-    const cut = this.stopped && !isJson(this.arguments);
+    const called = this.arguments !== undefined && !(this.stopped && !isJson(this.arguments));
     const choice = ("tool_choice" in this.params ? this.params.tool_choice : undefined) ?? "auto";
-    return reason === "stop" && this.called && !cut && typeof choice !== "object" ? "tool_calls" : reason;
+    return reason === "stop" && called && typeof choice !== "object" ? "tool_calls" : reason;
   }
 
   private call({ index, name, arguments: more }: Extract<RequestEvent, { type: "call" }>): ToolCallDelta {
-    this.arguments = name === null ? this.arguments + more : more;
+    this.arguments = name === null ? (this.arguments ?? "") + more : more;
     if (name === null) return { index, function: { arguments: more } };
-    this.called = true;
     return { index, id: `call_${crypto.randomUUID().replaceAll("-", "")}`, type: "function", function: { name, arguments: more } };
   }
 
