@@ -67,9 +67,15 @@ fn with_settings(
     args: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
 ) -> Result<Vec<OsString>> {
-    let Ok(matches) = command.clone().try_get_matches_from(&args) else {
+    let matches = match command.clone().try_get_matches_from(&args) {
+        Ok(matches) => matches,
+        // A setting may be what is missing.
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            let lenient = command.clone().ignore_errors(true);
+            lenient.try_get_matches_from(&args)?
+        }
         // Help, or wrong usage.
-        return Ok(args);
+        Err(_) => return Ok(args),
     };
     let names = names(command);
     let environment = environment(&names, variables)?;
@@ -406,6 +412,22 @@ mod tests {
         let variables = [("WISP_LOGPROBS", "3"), ("WISP_JSON", "1")];
         let found = merged(&["generate", "hi"], &variables, "").unwrap();
         assert!(found.contains(&"--logprobs=3".to_string()), "{found:?}");
+    }
+
+    #[test]
+    fn setting_satisfies_what_a_flag_of_the_command_line_needs() {
+        let found = merged(
+            &["generate", "hi", "--logprobs", "3"],
+            &[("WISP_TOP_K", "5"), ("WISP_JSON", "1")],
+            "",
+        );
+        let found = found.unwrap();
+        assert!(found.contains(&"--json".to_string()), "{found:?}");
+        assert!(found.contains(&"--top-k=5".to_string()), "{found:?}");
+        // Without it, clap names what is missing.
+        let args = ["generate", "hi", "--logprobs", "3"];
+        let found = merged(&args, &[("WISP_TOP_K", "5")], "").unwrap();
+        assert_eq!(found, args);
     }
 
     #[test]
