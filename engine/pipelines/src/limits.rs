@@ -58,7 +58,7 @@ pub struct ModelLimits {
     pub max_batch: u64,
     /// Sequences whose prompts go through the model in one step.
     pub max_prefill: u64,
-    /// Tokens per step.
+    /// Tokens per step; at least `max_batch`.
     pub max_step_tokens: u64,
     /// Tokens per step whose logits are computed; at least `max_batch`.
     pub max_logit_rows: u64,
@@ -201,6 +201,25 @@ impl ModelLimits {
         }
     }
 
+    /// Checks what [`Self::check`] does, and that a step has room for one token of every sequence of a batch. Models of
+    /// Wisp's own raise the limits of a step instead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`], with the largest batch for these limits of a step.
+    pub(crate) fn check_loaded(&self) -> Result<(), PipelineError> {
+        self.check()?;
+        let max = self.max_step_tokens.min(self.max_logit_rows);
+        if self.max_batch <= max {
+            return Ok(());
+        }
+        Err(PipelineError::Limits {
+            field: "max_batch",
+            value: self.max_batch,
+            max,
+        })
+    }
+
     /// Returns the number of pages that one sequence may own.
     pub fn pages_per_sequence(&self) -> u64 {
         self.max_length.div_ceil(self.page_size.max(1).into())
@@ -250,6 +269,22 @@ mod tests {
     use wisp_device::Device;
 
     use super::*;
+
+    #[test]
+    fn steps_of_a_loaded_model_have_room_for_a_batch() {
+        let limits = |max_batch, max_step_tokens, max_logit_rows| ModelLimits {
+            max_batch,
+            max_step_tokens,
+            max_logit_rows,
+            ..ModelLimits::default()
+        };
+        assert!(limits(4, 4, 4).check_loaded().is_ok());
+        for (limits, most) in [(limits(4, 512, 2), 2), (limits(4, 3, 8), 3)] {
+            let error = limits.check_loaded().unwrap_err().to_string();
+            assert!(error.contains("`max_batch`"), "{error}");
+            assert!(error.contains(&format!("1 to {most} ")), "{error}");
+        }
+    }
 
     #[test]
     fn steps_per_submission_suit_the_device_unless_they_are_set() {

@@ -90,14 +90,14 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// If the device has no memory left for the sampler, or a limit of the model is zero or absurdly
-    /// large.
+    /// If the device has no memory left for the sampler, a limit of the model is zero or absurdly large, or its steps
+    /// have no room for a token of every sequence of a batch.
     pub async fn new(
         session: &InferenceSession,
         model: impl PipelineModel,
         text: TextProcessor,
     ) -> Result<TextGenerator, PipelineError> {
-        model.limits().check()?;
+        model.limits().check_loaded()?;
         let splits_prompts = model.splits_prompts();
         let runner = Runner::new(session, Box::new(model)).await?;
         Ok(TextGenerator {
