@@ -8,7 +8,8 @@ use wisp_types::Dim;
 
 impl Model {
     /// Runs the model once with inputs in their order, and returns the outputs in theirs, in host memory. The
-    /// shapes of the inputs determine the symbolic dimensions. ([`Self::execute_on_device`] leaves the
+    /// shapes of the inputs determine the symbolic dimensions. Executions that are started at the same time wait for each
+    /// other. ([`Self::execute_on_device`] leaves the
     /// outputs on the device; [`InitOptions::shared`](crate::InitOptions::shared) lets models share memory.)
     ///
     /// ```
@@ -113,6 +114,7 @@ impl Model {
         let named = by_position(&self.program().name, self.inputs(), inputs)?;
         let sizes = self.sizes(&named)?;
         let dims = self.dims(&sizes)?;
+        let _alone = self.execution.lock().await;
         self.write_all(&named).await?;
         self.run_whole(&dims).await?;
         let outputs = self.outputs_on_device(&dims)?;
@@ -154,6 +156,7 @@ impl Model {
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
         let sizes = self.sizes(inputs)?;
         let dims = self.dims(&sizes)?;
+        let _alone = self.execution.lock().await;
         self.write_all(inputs).await?;
         self.run_whole(&dims).await?;
         to_host(self.outputs_on_device(&dims)?).await

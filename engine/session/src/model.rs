@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use futures_util::lock::Mutex;
 use web_time::Instant;
 
 use crate::{
@@ -38,6 +39,8 @@ pub struct Model {
     pub(crate) recording: Recording,
     /// Captured runs, by their sizes.
     pub(crate) captured: Vec<(Dims, Recording)>,
+    /// Held from the writing of inputs to the reading of outputs, both of which are the model's own.
+    pub(crate) execution: Mutex<()>,
 }
 
 impl Model {
@@ -77,6 +80,7 @@ impl Model {
             max_dims,
             memory,
             captured: Vec::new(),
+            execution: Mutex::default(),
         };
         session.programs.loaded(loading);
         Ok(model)

@@ -5,6 +5,8 @@ use std::{
     ops::Range,
 };
 
+use futures_util::lock::Mutex;
+
 use crate::{
     error::SessionError,
     execute,
@@ -30,6 +32,8 @@ pub struct SplitModel {
     /// The names of the inputs, and those of the outputs with their stages.
     inputs: Vec<String>,
     outputs: Vec<(String, usize)>,
+    /// Held by a run: inputs and outputs are the stages' own.
+    execution: Mutex<()>,
 }
 
 impl InferenceSession {
@@ -99,6 +103,7 @@ impl InferenceSession {
             imports: Vec::with_capacity(parts.len()),
             inputs,
             outputs,
+            execution: Mutex::default(),
         };
         for (i, (session, part)) in sessions.iter().zip(&parts).enumerate() {
             let (options, imports) = made.next_stage(part, session.device(), &options)?;
@@ -223,6 +228,7 @@ impl SplitModel {
 
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
         let sizes = execute::sizes(&self.name, self.inputs(), inputs)?;
+        let _alone = self.execution.lock().await;
         for (stage, imports) in self.stages.iter().zip(&self.imports) {
             let dims = stage.dims(&sizes)?;
             let known = |name: &str| port(stage.inputs(), name).is_some();

@@ -50,6 +50,30 @@ fn module() -> Module {
     module
 }
 
+fn executions_at_the_same_time_keep_their_inputs(place: TestDevice) {
+    let session = session(place);
+    let models = session
+        .load_all_blocking(&module(), &weights(), options())
+        .unwrap();
+    let model = &models["one"];
+    let runs = |number: usize| {
+        let x = Tensor::f32(&[3, 64], &[0.0; 192]).unwrap();
+        let other = Tensor::f32(&[3, 48], &[number as f32; 144]).unwrap();
+        let expected: Vec<f32> = (0..144).map(|i| (number + i % 48) as f32).collect();
+        for run in 0..50 {
+            let outputs = model.execute_blocking(&[&x, &other]).unwrap();
+            let sum = outputs[0].as_f32().unwrap();
+            assert_eq!(sum, expected, "run {run} of {number} on {place:?}");
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = [1000, 2000, 3000].map(|number| scope.spawn(move || runs(number)));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
 fn execute_takes_inputs_by_position_and_by_name(place: TestDevice) {
     let session = session(place);
     let models = session
@@ -120,6 +144,7 @@ fn common_weights_are_on_the_device_once(place: TestDevice) {
 }
 
 on_every_device!(
+    executions_at_the_same_time_keep_their_inputs,
     execute_takes_inputs_by_position_and_by_name,
     common_weights_are_on_the_device_once
 );
