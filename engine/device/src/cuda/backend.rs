@@ -162,10 +162,13 @@ impl Backend for CudaDevice {
     }
 
     fn free_memory(&self) -> Option<u64> {
-        // What was only recorded keeps the memory of models that were dropped. An error shows at the next call.
-        let _ = self.begin(SUBMISSION);
+        // What was only recorded keeps the memory of models that were dropped, and the driver's pool gives back what is
+        // freed when the device is waited for. An error shows at the next call.
+        let _ = self.begin(SUBMISSION).map(|()| self.stream.synchronize());
         let (free, _) = self.stream.context().mem_get_info().ok()?;
-        Some(free as u64)
+        // A card that shares the host's memory counts the cache of files as used, which the host gives up on demand.
+        let host = self.info.integrated.then(crate::host::memory::free);
+        host.flatten().or(Some(free as u64))
     }
 
     fn use_cache(&self, cache: &DiskCache) {

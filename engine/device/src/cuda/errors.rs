@@ -66,6 +66,9 @@ fn is_sticky(code: CUresult) -> bool {
             | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
             | CUresult::CUDA_ERROR_DEINITIALIZED
             | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
             | CUresult::CUDA_ERROR_UNKNOWN
     )
 }

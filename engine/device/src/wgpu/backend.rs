@@ -5,13 +5,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use futures_channel::oneshot;
 use wisp_shaders::Kernel;
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use super::{
     device::WgpuDevice,
     objects::{WgpuBindGroup, WgpuBuffer, buffer_of},
+    poller::{self, Answer},
     readback,
 };
 use crate::{
@@ -73,7 +73,10 @@ impl Backend for WgpuDevice {
             self.uploading.store(0, Ordering::Relaxed);
             self.queue.submit([]);
             // A browser paces uploads itself; there this returns at once.
-            let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+            if !poller::poll(&self.device, wgpu::PollType::wait_indefinitely()) {
+                self.errors.check(buffer.label(), bytes)?;
+                return Err(self.stopped_answering());
+            }
         }
         self.errors.check(buffer.label(), bytes)
     }
@@ -170,36 +173,30 @@ impl Backend for WgpuDevice {
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
-        let (sender, receiver) = oneshot::channel();
+        let (answer, receiver) = Answer::new();
         let mut recorder = self.recorder();
         recorder.submit(&self.queue);
         let index = self.queue.submit([]);
         drop(recorder);
-        self.queue.on_submitted_work_done(move || {
-            let _ = sender.send(());
-        });
-        self.poller.wait(index);
+        let done = answer.clone();
+        self.queue.on_submitted_work_done(move || done.send(()));
+        self.poller.wait(index, answer);
         Box::pin(async move {
             let done = receiver.await;
             self.check_submission()?;
-            done.map_err(|_| DeviceError::Lost {
-                device: self.info.name.clone(),
-                message: readback::NO_ANSWER.into(),
-            })
+            done.map_err(|_| self.stopped_answering())
         })
     }
 
     fn free_memory(&self) -> Option<u64> {
-        // WebGPU does not say. Adapters that share the host's memory have what the host has.
-        if self.info.software || self.info.integrated {
-            return crate::host::memory::free();
+        // WebGPU does not say. Adapters that share the host's memory have what the host has, of which a driver may give
+        // them only a part.
+        let shared = self.info.software || self.info.integrated;
+        let host = shared.then(crate::host::memory::free).flatten();
+        match self.info.software {
+            true => host,
+            false => [host, self.driver_free()].into_iter().flatten().min(),
         }
-        #[cfg(any(windows, target_os = "linux", target_os = "android"))]
-        {
-            super::vulkan_memory::free(&self.device)
-        }
-        #[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
-        None
     }
 
     fn driver_allocated(&self) -> Option<u64> {
@@ -217,6 +214,27 @@ impl Backend for WgpuDevice {
     #[cfg(not(target_arch = "wasm32"))]
     fn save_cache(&self) {
         self.pipelines.driver_cache.save();
+    }
+}
+
+impl WgpuDevice {
+    /// The error of a device that does not answer any more.
+    fn stopped_answering(&self) -> DeviceError {
+        DeviceError::Lost {
+            device: self.info.name.clone(),
+            message: readback::NO_ANSWER.into(),
+        }
+    }
+
+    /// Returns the bytes that the driver says are free, if it does.
+    #[cfg(any(windows, target_os = "linux", target_os = "android"))]
+    fn driver_free(&self) -> Option<u64> {
+        super::vulkan_memory::free(&self.device)
+    }
+
+    #[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
+    fn driver_free(&self) -> Option<u64> {
+        None
     }
 }
 

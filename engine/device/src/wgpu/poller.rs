@@ -1,29 +1,45 @@
 //! Progress of the device while futures wait for it.
 
 #[cfg(not(target_arch = "wasm32"))]
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_channel::oneshot;
 
 /// Lets the device make progress: natively on a thread of its own, which blocks so that no executor has to;
 /// in a browser the event loop does it.
 #[derive(Debug)]
 pub(super) struct Poller {
     #[cfg(not(target_arch = "wasm32"))]
-    wake: Mutex<mpsc::Sender<wgpu::SubmissionIndex>>,
+    wake: Mutex<mpsc::Sender<Waiting>>,
+}
+
+/// A submission that something waits for.
+#[cfg(not(target_arch = "wasm32"))]
+struct Waiting {
+    index: wgpu::SubmissionIndex,
+    /// Called if the device does not get there.
+    give_up: Box<dyn FnOnce() + Send>,
 }
 
 impl Poller {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn new(device: &wgpu::Device) -> Poller {
-        let (wake, woken) = mpsc::channel();
+        let (wake, woken) = mpsc::channel::<Waiting>();
         let device = device.clone();
         // The thread ends when the sender is dropped.
         std::thread::spawn(move || {
-            while let Ok(index) = woken.recv() {
-                // A failure surfaces through the callbacks of the read and of the device.
-                let _ = device.poll(wgpu::PollType::Wait {
+            while let Ok(Waiting { index, give_up }) = woken.recv() {
+                let wait = wgpu::PollType::Wait {
                     submission_index: Some(index),
                     timeout: None,
-                });
+                };
+                if !poll(&device, wait) {
+                    give_up();
+                }
             }
         });
         Poller {
@@ -31,12 +47,13 @@ impl Poller {
         }
     }
 
-    /// Makes progress until a submission has run.
+    /// Makes progress until a submission has run, which calls `answer`'s callback, or gives the answer up.
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn wait(&self, index: wgpu::SubmissionIndex) {
+    pub fn wait<T: Send + 'static>(&self, index: wgpu::SubmissionIndex, answer: Answer<T>) {
         let wake = self.wake.lock().unwrap_or_else(PoisonError::into_inner);
+        let give_up = Box::new(move || answer.give_up());
         // The thread lives as long as this sender does.
-        let _ = wake.send(index);
+        let _ = wake.send(Waiting { index, give_up });
     }
 
     #[cfg(target_arch = "wasm32")]
@@ -45,5 +62,81 @@ impl Poller {
     }
 
     #[cfg(target_arch = "wasm32")]
-    pub fn wait(&self, _: wgpu::SubmissionIndex) {}
+    pub fn wait<T>(&self, _: wgpu::SubmissionIndex, _: Answer<T>) {}
+}
+
+/// Makes progress as `wait` says; returns whether the device got there. Where the device is lost meanwhile, wgpu calls no
+/// callback of what was submitted, and panics.
+pub(super) fn poll(device: &wgpu::Device, wait: wgpu::PollType) -> bool {
+    succeeds(|| device.poll(wait))
+}
+
+/// Returns whether a function returns normally and without an error.
+fn succeeds<T, E>(function: impl FnOnce() -> Result<T, E>) -> bool {
+    // What wgpu leaves behind is a device that is lost.
+    matches!(catch_unwind(AssertUnwindSafe(function)), Ok(Ok(_)))
+}
+
+/// The sender of an answer that the device's callback gives, or nobody.
+#[derive(Debug)]
+pub(super) struct Answer<T>(Arc<Mutex<Option<oneshot::Sender<T>>>>);
+
+impl<T> Answer<T> {
+    pub fn new() -> (Answer<T>, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Answer(Arc::new(Mutex::new(Some(sender)))), receiver)
+    }
+
+    /// Answers, unless that has been given up.
+    pub fn send(&self, answer: T) {
+        if let Some(sender) = self.take() {
+            // An answer that nobody waits for is not needed.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Ends the waiting for an answer that has not come.
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "browsers answer"))]
+    pub fn give_up(&self) {
+        drop(self.take());
+    }
+
+    fn take(&self) -> Option<oneshot::Sender<T>> {
+        // Poisoning is harmless: the sender is taken whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<T> Clone for Answer<T> {
+    fn clone(&self) -> Answer<T> {
+        Answer(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_devices_end_the_waiting_for_what_they_were_to_answer() {
+        assert!(succeeds(|| Ok::<_, ()>(1)));
+        assert!(!succeeds(|| Err::<(), _>(1)));
+        assert!(!succeeds(|| -> Result<(), ()> {
+            // Without the panic hook's message in the tests' output.
+            std::panic::resume_unwind(Box::new("Error in Device::poll: Parent device is lost"))
+        }));
+
+        let (answer, mut receiver) = Answer::new();
+        let callback = answer.clone();
+        callback.send(7);
+        answer.give_up();
+        assert_eq!(receiver.try_recv(), Ok(Some(7)));
+
+        // The callback is never called, and lives as long as the device.
+        let (answer, mut receiver) = Answer::<u32>::new();
+        let _callback = answer.clone();
+        assert_eq!(receiver.try_recv(), Ok(None));
+        answer.give_up();
+        assert!(receiver.try_recv().is_err());
+    }
 }

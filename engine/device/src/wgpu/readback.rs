@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use futures_channel::oneshot;
-
-use super::{device::WgpuDevice, objects::buffer_of};
+use super::{device::WgpuDevice, objects::buffer_of, poller::Answer};
 use crate::{buffer::Buffer, error::DeviceError};
 
 impl WgpuDevice {
@@ -46,11 +44,10 @@ impl WgpuDevice {
         staging: wgpu::Buffer,
         index: wgpu::SubmissionIndex,
     ) -> impl Future<Output = Result<Vec<u8>, DeviceError>> + use<> {
-        let (sender, receiver) = oneshot::channel();
-        staging.map_async(wgpu::MapMode::Read, .., move |result| {
-            let _ = sender.send(result);
-        });
-        self.poller.wait(index);
+        let (answer, receiver) = Answer::new();
+        let mapped = answer.clone();
+        staging.map_async(wgpu::MapMode::Read, .., move |result| mapped.send(result));
+        self.poller.wait(index, answer);
         let device = self.info.name.clone();
         async move {
             let lost = |message: String| DeviceError::Lost { device, message };
