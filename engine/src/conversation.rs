@@ -2,7 +2,7 @@
 
 use wisp_pipelines::{
     FinishReason,
-    chat::{ChatPrompt, ChatRequest, answer_message, result_messages},
+    chat::{ChatPrompt, ChatRequest, ReasoningEffort, answer_message, result_messages},
     chat_template::{ControlTokens, Message},
     tools::{Tool, ToolChoice, ToolError, Tools},
 };
@@ -58,6 +58,7 @@ pub struct Chat {
     tools: Tools,
     tool_choice: ToolChoice,
     thinking: Option<bool>,
+    effort: Option<ReasoningEffort>,
 }
 
 /// Tokens that are reserved for the answer if the context is long enough.
@@ -73,6 +74,7 @@ impl Chat {
             tools: Tools::default(),
             tool_choice: ToolChoice::Auto,
             thinking: None,
+            effort: None,
         }
     }
 
@@ -111,6 +113,13 @@ impl Chat {
     #[must_use]
     pub fn thinking(mut self, thinking: bool) -> Chat {
         self.thinking = Some(thinking);
+        self
+    }
+
+    /// Sets how much the model thinks before it answers, if its template can tell it.
+    #[must_use]
+    pub fn reasoning_effort(mut self, effort: ReasoningEffort) -> Chat {
+        self.effort = Some(effort);
         self
     }
 
@@ -201,26 +210,53 @@ impl Chat {
     /// Returns the prompt of the conversation after leaving out messages that do not fit.
     fn prompt(&mut self) -> Result<ChatPrompt, Error> {
         let max = self.model.context_length() as usize;
-        let first = usize::from(self.messages.first().is_some_and(|m| m.role == "system"));
-        loop {
-            let mut request = ChatRequest::new(self.messages.as_slice());
-            request.control_tokens = self.control_tokens;
-            request.thinking = self.thinking;
-            let (tools, choice) = (self.tools.clone(), self.tool_choice.clone());
-            let request = request.with_tools(tools, choice, true)?;
-            let prompt = self.model.prepare_chat(&request)?;
-            let fits = prompt.tokens.len() + ANSWER_TOKENS.min(max / 2) <= max;
-            // The next question, behind the answer and the results of its calls.
-            let mut later = self.messages.iter().skip(first + 1);
-            let next = later.position(|message| message.role == "user");
-            match next {
-                Some(next) if !fits => {
-                    let oldest = self.messages.drain(first..first + 1 + next);
-                    self.dropped.extend(oldest);
-                }
-                _ => return Ok(prompt),
+        let fits = |prompt: &ChatPrompt| prompt.tokens.len() + ANSWER_TOKENS.min(max / 2) <= max;
+        let prompt = self.prompt_without(0)?;
+        if fits(&prompt) {
+            return Ok(prompt);
+        }
+        let first = self.first();
+        // With an answer and the results of its calls, the question before them is left out.
+        let is_question = |at: &usize| self.messages[*at].role == "user";
+        let questions: Vec<usize> = (first + 1..self.messages.len())
+            .filter(is_question)
+            .collect();
+        // The first question that the prompt can begin with is among these; if none fits, it begins with the last.
+        let (mut low, mut high) = (0, questions.len().saturating_sub(1));
+        while low < high {
+            let middle = (low + high) / 2;
+            match fits(&self.prompt_without(questions[middle] - first)?) {
+                true => high = middle,
+                false => low = middle + 1,
             }
         }
+        let Some(question) = questions.get(low) else {
+            return Ok(prompt);
+        };
+        let prompt = self.prompt_without(question - first)?;
+        self.dropped.extend(self.messages.drain(first..*question));
+        Ok(prompt)
+    }
+
+    /// Returns the position of the first message behind the system message.
+    fn first(&self) -> usize {
+        let system = self.messages.first();
+        usize::from(system.is_some_and(|message| message.role == "system"))
+    }
+
+    /// Returns the prompt without the oldest `count` messages behind the system message.
+    fn prompt_without(&self, count: usize) -> Result<ChatPrompt, Error> {
+        let (system, others) = self.messages.split_at(self.first());
+        let kept = others.get(count..).unwrap_or_default();
+        let mut request = ChatRequest::new([system, kept].concat());
+        request.control_tokens = self.control_tokens;
+        request.thinking = self.thinking;
+        if let Some(effort) = self.effort {
+            request.set_effort(effort);
+        }
+        let (tools, choice) = (self.tools.clone(), self.tool_choice.clone());
+        self.model
+            .prepare_chat(&request.with_tools(tools, choice, true)?)
     }
 }
 
@@ -347,7 +383,7 @@ impl Answer<'_> {
                 let kept = chat.messages.len().saturating_sub(self.added);
                 chat.messages.truncate(kept);
                 // Messages that were left out for this message are restored behind the system message.
-                let first = usize::from(chat.messages.first().is_some_and(|m| m.role == "system"));
+                let first = chat.first();
                 let restored = chat.dropped.drain(self.dropped..);
                 chat.messages.splice(first..first, restored);
             }

@@ -17,7 +17,8 @@ pub struct SamplingParams {
     pub temperature: f32,
     /// Keeps the k most likely tokens; 0 keeps all.
     pub top_k: u32,
-    /// Keeps the smallest set of most likely tokens with at least this total probability; 1 keeps all.
+    /// Keeps the smallest set of most likely tokens with at least this total probability; 1 keeps all, 0 only the most
+    /// likely one and its equals.
     pub top_p: f32,
     /// Keeps tokens with at least this probability relative to the most likely one; 0 keeps all.
     pub min_p: f32,
@@ -86,7 +87,7 @@ impl SamplingParams {
         #[rustfmt::skip]
         let rules: [Rule; 9] = [
             ("temperature", temperature, temperature >= 0.0 && temperature.is_finite(), "0 (greedy) or more"),
-            ("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1"),
+            ("top-p", self.top_p, (0.0..=1.0).contains(&self.top_p), "from 0 to 1"),
             ("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "from 0 to 1"),
             ("repetition-penalty", penalty, penalty > 0.0 && penalty.is_finite(), "above 0"),
             ("presence-penalty", presence, presence.is_finite(), "a finite number"),
@@ -166,10 +167,16 @@ mod tests {
     fn ranges_are_checked() {
         let plain = SamplingParams::default;
         assert_eq!(plain().check(), Ok(()));
+        for top_p in [0.0, 1.0] {
+            let params = SamplingParams { top_p, ..plain() };
+            assert_eq!(params.check(), Ok(()));
+        }
         #[rustfmt::skip]
         let wrong = [
             SamplingParams { temperature: f32::NAN, ..plain() },
-            SamplingParams { top_p: 0.0, ..plain() },
+            SamplingParams { top_p: -0.1, ..plain() },
+            SamplingParams { top_p: 1.1, ..plain() },
+            SamplingParams { top_p: f32::NAN, ..plain() },
             SamplingParams { min_p: 1.5, ..plain() },
             SamplingParams { repetition_penalty: 0.0, ..plain() },
             SamplingParams { presence_penalty: f32::INFINITY, ..plain() },

@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal};
 use anyhow::Result;
 use clap::Args;
 use rustyline::{Behavior, Config, DefaultEditor, error::ReadlineError};
-use wisp_engine::{Event, FinishReason, Message, Model, pipelines::GenerateOptions};
+use wisp_engine::{
+    Event, FinishReason, Message, Model, chat::ReasoningEffort, pipelines::GenerateOptions,
+};
 
 use super::{ControlTokens, length_limit::LengthLimit};
 use crate::{
@@ -14,7 +16,7 @@ use crate::{
     open::load,
     output::{self, message, print_generated},
     sampling::SamplingArgs,
-    settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
+    settings::{CHAT, DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
 
 /// What `/help` prints.
@@ -31,6 +33,10 @@ pub struct Chat {
     /// The system message at the start of the chat
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    /// How much the model thinks before it answers, if its chat template can tell it: none, minimal, low, medium,
+    /// high, xhigh or max [default: the template's own]
+    #[arg(long, value_name = "EFFORT")]
+    reasoning_effort: Option<ReasoningEffort>,
     #[command(flatten)]
     control_tokens: ControlTokens,
     #[command(flatten)]
@@ -38,7 +44,7 @@ pub struct Chat {
     #[command(flatten)]
     adapter: AdapterArgs,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION | CHAT }>,
 }
 
 /// A line that the user typed.
@@ -91,6 +97,9 @@ impl Chat {
             .allow_control_tokens(self.control_tokens.allow_control_tokens);
         if let Some(text) = &self.system {
             chat = chat.system(text);
+        }
+        if let Some(effort) = self.reasoning_effort {
+            chat = chat.reasoning_effort(effort);
         }
         message!(
             "{} on {}. /clear starts a new chat, /exit or Ctrl-D exits, Ctrl-C stops an answer, /help lists all.",

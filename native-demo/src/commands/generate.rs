@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wisp_engine::{
     Completion, Event, FinishReason, Message, Model, RequestTimings,
-    chat::{ChatPrompt, ChatRequest},
+    chat::{ChatPrompt, ChatRequest, ReasoningEffort},
     grammar::Constraint,
     pipelines::{GenerateOptions, TextProcessor, log_probabilities::MAX_TOP},
     session::{GpuProfiling, StartTimes},
@@ -42,6 +42,10 @@ pub struct Generate {
     /// The system message for --chat and --tools
     #[arg(long, value_name = "TEXT", requires = "conversation")]
     system: Option<String>,
+    /// How much the model thinks before it answers, with --chat and --tools, if its chat template can tell it: none,
+    /// minimal, low, medium, high, xhigh or max [default: the template's own]
+    #[arg(long, value_name = "EFFORT", requires = "conversation")]
+    reasoning_effort: Option<ReasoningEffort>,
     #[command(flatten)]
     control_tokens: ControlTokens,
     #[command(flatten)]
@@ -324,6 +328,9 @@ impl Generate {
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
         let mut request = ChatRequest::new(messages);
         request.control_tokens = self.control_tokens.policy();
+        if let Some(effort) = self.reasoning_effort {
+            request.set_effort(effort);
+        }
         let is_plain = self.tools.is_empty() && constraint.is_none();
         request.answer = constraint.take();
         let prompt = model.prepare_chat(&self.tools.offer(request)?)?;

@@ -13,9 +13,6 @@ use super::{
     tools::{self, Interface},
 };
 
-/// The efforts of reasoning in the interfaces of OpenAI and Anthropic.
-const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-
 /// The characters of a token in most texts.
 const TOKEN_CHARACTERS: usize = 4;
 
@@ -31,11 +28,9 @@ pub fn of(fields: &Fields) -> Result<ChatRequest, ApiError> {
         check_continued(&request.messages)
             .map_err(|problem| ApiError::parameter("continue_final_message", problem))?;
     }
-    let kwargs: Map<String, Value> = fields.get_or("chat_template_kwargs", Map::new())?;
-    request.thinking = kwargs.get("enable_thinking").and_then(Value::as_bool);
-    request.variables = kwargs;
-    if let Some(effort) = fields.get::<String>("reasoning_effort")? {
-        set_effort(&mut request, "reasoning_effort", &effort)?;
+    request.set_variables(fields.get_or("chat_template_kwargs", Map::new())?);
+    if let Some(effort) = fields.get("reasoning_effort")? {
+        request.set_effort(effort);
     }
     if let Some(tokens) = fields.get::<usize>("thinking_budget")? {
         limit_thoughts(&mut request, tokens);
@@ -75,40 +70,6 @@ pub fn check_continued(messages: &[Message]) -> Result<(), &'static str> {
         }
         _ => Ok(()),
     }
-}
-
-/// Sets how much the model thinks, unless its template's variables say whether it does.
-///
-/// # Errors
-///
-/// If the effort, which stands in `param`, is unknown.
-pub fn set_effort(request: &mut ChatRequest, param: &str, effort: &str) -> Result<(), ApiError> {
-    check_effort(param, effort)?;
-    request.thinking = request.thinking.or(Some(effort != "none"));
-    if effort != "none" {
-        tell_effort(request, effort);
-    }
-    Ok(())
-}
-
-/// Checks that the effort in `param` is a known one.
-///
-/// # Errors
-///
-/// If it is not.
-pub fn check_effort(param: &str, effort: &str) -> Result<(), ApiError> {
-    if EFFORTS.contains(&effort) {
-        return Ok(());
-    }
-    let efforts = EFFORTS.join(", ");
-    let message = format!("{param} is {effort:?}, but must be one of {efforts}");
-    Err(ApiError::parameter(param, message))
-}
-
-/// Tells the template how much the model is to think, if it thinks.
-pub fn tell_effort(request: &mut ChatRequest, effort: &str) {
-    let name = "reasoning_effort".into();
-    request.variables.insert(name, effort.into());
 }
 
 /// Limits the model's thoughts to about this many tokens.

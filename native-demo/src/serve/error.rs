@@ -95,6 +95,11 @@ impl ApiError {
         self.status
     }
 
+    /// Returns the code on which programs can match.
+    pub fn code(&self) -> Option<&'static str> {
+        self.code
+    }
+
     /// Returns what has happened.
     pub fn message(&self) -> &str {
         &self.message
@@ -149,6 +154,9 @@ pub fn json_response(status: StatusCode, body: &Value) -> Response {
     (status, json, body.to_string()).into_response()
 }
 
+/// The code of a prompt that does not fit the context.
+pub const CONTEXT_FULL: &str = "context_length_exceeded";
+
 /// Parameters of OpenAI's interface by their names in the engine's messages.
 const PARAMETERS: &[(&str, &str)] = &[
     ("top-p", "top_p"),
@@ -164,8 +172,13 @@ impl From<Error> for ApiError {
     fn from(error: Error) -> ApiError {
         let message = error.to_string();
         let is_invalid = match &error {
-            Error::ContextFull { .. } => {
-                return ApiError::invalid(message).with_code("context_length_exceeded");
+            // Clients know the error by OpenAI's words.
+            Error::ContextFull { have, max } => {
+                let message = format!(
+                    "this model's maximum context length is {max} tokens, but the prompt has {have}: \
+                     shorten the prompt or load the model with a longer context"
+                );
+                return ApiError::invalid(message).with_code(CONTEXT_FULL);
             }
             // Without the engine's number of the request, which clients do not know.
             Error::ConstraintFailed { .. } => {

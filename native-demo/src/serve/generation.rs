@@ -4,11 +4,12 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures_core::Stream;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use wisp_engine::{
     Completion, Error, Event, Events, FinishReason, Generate, Model,
     chat::ChatPrompt,
@@ -27,6 +28,10 @@ use super::{
 
 /// What tells clients that answers to equal seeds may differ: the program's version.
 pub const FINGERPRINT: &str = concat!("wisp-", env!("CARGO_PKG_VERSION"));
+
+/// The time that a stream waits for its first event. After it the stream begins, so that clients and proxies do not
+/// take a request in the queue for a lost one.
+const FIRST_EVENT_TIME: Duration = Duration::from_secs(10);
 
 /// The tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,12 +102,25 @@ struct Text {
 
 impl Texts {
     /// Starts the texts of some prompts, `params.choices` of each, and waits for the first event, so that what is
-    /// wrong with the parameters is known before the answer begins.
+    /// wrong with the parameters is known before the answer begins. A stream waits for some seconds only.
     ///
     /// # Errors
     ///
     /// If a prompt does not fit the model, a parameter is out of range, or the queue is full.
     pub async fn start(
+        server: &Arc<Server>,
+        served: &Arc<ServedModel>,
+        prompts: Vec<Source>,
+        params: &GenerationParams,
+    ) -> Result<Texts, ApiError> {
+        let mut texts = Texts::queue(server, served, prompts, params)?;
+        let limit = params.stream.then_some(FIRST_EVENT_TIME);
+        texts.wait(limit).await?;
+        Ok(texts)
+    }
+
+    /// Queues the texts of some prompts.
+    fn queue(
         server: &Arc<Server>,
         served: &Arc<ServedModel>,
         prompts: Vec<Source>,
@@ -133,15 +151,6 @@ impl Texts {
                 texts.push(Text::new(server, served, request.options(options).events()));
             }
         }
-        if let Some(first) = texts.first_mut() {
-            match first.events.next().await {
-                Some(Err(error)) => {
-                    first.enter(TextPhase::Failed);
-                    return Err(served.failed(error));
-                }
-                event => first.early = event,
-            }
-        }
         Ok(Texts {
             texts,
             next: 0,
@@ -153,6 +162,29 @@ impl Texts {
             facts: params.facts.clone(),
             _slots: slots,
         })
+    }
+
+    /// Waits for the first event, for no longer than `limit` if there is one.
+    async fn wait(&mut self, limit: Option<Duration>) -> Result<(), ApiError> {
+        let Some(first) = self.texts.first_mut() else {
+            return Ok(());
+        };
+        let next = first.events.next();
+        let event = match limit {
+            // Without an event, what fails later is told in the stream.
+            Some(limit) => timeout(limit, next).await.ok().flatten(),
+            None => next.await,
+        };
+        match event {
+            Some(Err(error)) => {
+                first.enter(TextPhase::Failed);
+                Err(first.served.failed(error))
+            }
+            event => {
+                first.early = event;
+                Ok(())
+            }
+        }
     }
 
     /// Returns the number of texts.
@@ -331,4 +363,59 @@ pub fn usage(counts: TokenCounts) -> Value {
         "prompt_tokens_details": { "cached_tokens": counts.cached },
         "completion_tokens_details": { "reasoning_tokens": counts.reasoning },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_engine::{
+        ModelBuilder,
+        pipelines::{ModelFiles, PipelineConfig},
+    };
+
+    use super::{
+        super::{admission::Admission, fields::Fields, listener, options::Options},
+        *,
+    };
+
+    const MODEL: &[u8] = include_bytes!("../../model/wisp-tiny.gguf");
+
+    /// Returns the built-in model, which runs one text at a time.
+    fn served() -> Arc<ServedModel> {
+        let files = ModelFiles::from_bytes("tiny", MODEL).unwrap();
+        let builder = ModelBuilder::from_config(PipelineConfig::default());
+        let builder = builder.default_context_length().parallel_sequences(1);
+        let opened = builder.device("host").unwrap().with_files(files).unwrap();
+        Arc::new(ServedModel {
+            id: "tiny".into(),
+            base: "tiny".into(),
+            model: opened.load().unwrap(),
+            adapter: None,
+            health: Arc::default(),
+            admission: Admission::new(1, 1),
+        })
+    }
+
+    #[test]
+    fn a_stream_in_the_queue_begins_without_an_event() {
+        let (server, served) = (Arc::new(Server::new(Options::default())), served());
+        let body = br#"{"temperature": 0, "ignore_eos": true}"#;
+        let params = GenerationParams::of(&Fields::parse(body).unwrap()).unwrap();
+        let queue = |max_tokens: Option<usize>| {
+            let mut params = params.clone();
+            params.options.max_new_tokens = max_tokens;
+            Texts::queue(&server, &served, vec![Source::Tokens(vec![1])], &params).unwrap()
+        };
+        let runtime = listener::runtime().unwrap();
+        runtime.block_on(async {
+            // It fills its context, and the next one has to wait.
+            let mut running = queue(None);
+            running.wait(None).await.unwrap();
+            let mut queued = queue(Some(2));
+            queued.wait(Some(Duration::from_millis(1))).await.unwrap();
+            assert!(queued.texts[0].early.is_none());
+            drop(running);
+            let completions = queued.complete().await.unwrap();
+            assert_eq!(completions[0].tokens.len(), 2);
+        });
+    }
 }

@@ -25,9 +25,12 @@ struct Sent {
     tool_call_id: Option<String>,
     #[serde(default)]
     function_call: Option<Value>,
-    /// The thoughts of an earlier answer, under the names of several servers.
-    #[serde(default, alias = "reasoning")]
+    /// The thoughts of an earlier answer.
+    #[serde(default)]
     reasoning_content: Option<String>,
+    /// Their name at other servers. Some clients send both.
+    #[serde(default)]
+    reasoning: Option<String>,
 }
 
 /// A call of a tool in an earlier answer.
@@ -86,14 +89,14 @@ fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
     }
     let param = format!("messages[{at}].content");
     let content = match sent.content {
-        // An answer of calls or thoughts alone.
-        None if calls.is_some() || sent.reasoning_content.is_some() => String::new(),
+        // An answer of calls or thoughts alone, or of nothing.
+        None if role == "assistant" => String::new(),
         content => parts::text(&param, &content.unwrap_or_default(), &["text"])?,
     };
     match role {
         "assistant" => {
             let turn = Turn {
-                thoughts: sent.reasoning_content,
+                thoughts: sent.reasoning_content.or(sent.reasoning),
                 text: content,
                 calls: self::calls(at, calls.unwrap_or_default())?,
             };
@@ -159,6 +162,16 @@ mod tests {
         assert_eq!(read[0].extra["reasoning_content"], "hm");
         assert_eq!((&*read[0].content, &*read[1].content), ("", "5"));
         assert_eq!(read[1].extra["tool_call_id"], "call_1");
+    }
+
+    #[test]
+    fn thoughts_may_have_both_names_and_answers_no_content() {
+        let messages = r#"[
+            {"role": "assistant", "content": "a", "reasoning": "hm", "reasoning_content": "hm"},
+            {"role": "assistant", "content": null}]"#;
+        let read = read(messages).unwrap();
+        assert_eq!(read[0].extra["reasoning_content"], "hm");
+        assert_eq!(read[1], Message::new("assistant", ""));
     }
 
     #[test]

@@ -135,14 +135,17 @@ fn response_format(fields: &Fields, name: &'static str) -> Read {
     let Some(format) = fields.get::<serde_json::Map<String, Value>>(name)? else {
         return Ok(None);
     };
-    let schema = format
-        .get("json_schema")
-        .and_then(|format| format.get("schema"));
-    json_format(
-        name,
-        format.get("type"),
-        ("response_format.json_schema.schema", schema),
-    )
+    let kind = format.get("type");
+    let schema = match kind.is_some_and(|kind| kind == "json_object") {
+        // As llama.cpp's clients write it.
+        true => ("response_format.schema", format.get("schema")),
+        false => {
+            let format = format.get("json_schema");
+            let schema = format.and_then(|format| format.get("schema"));
+            ("response_format.json_schema.schema", schema)
+        }
+    };
+    json_format(name, kind, schema)
 }
 
 /// Reads the `format` in the `text` of a request for a response.
@@ -181,8 +184,8 @@ fn flat_format(
 fn json_format(name: &str, kind: Option<&Value>, (path, schema): (&str, Option<&Value>)) -> Read {
     match kind.and_then(Value::as_str).unwrap_or_default() {
         "text" => Ok(None),
-        "json_object" => Ok(Some(Constraint::JsonObject)),
-        "json_schema" => {
+        "json_object" if schema.is_none_or(Value::is_null) => Ok(Some(Constraint::JsonObject)),
+        "json_object" | "json_schema" => {
             let schema = schema.filter(|schema| schema.is_object() || schema.is_boolean());
             let wrong = || ApiError::parameter(path, format!("{path} must be a JSON Schema"));
             Ok(Some(Constraint::JsonSchema(
@@ -265,8 +268,12 @@ mod tests {
                 None,
             ),
             (
-                json!({"response_format": {"type": "json_object"}}),
+                json!({"response_format": {"type": "json_object", "schema": null}}),
                 Some(Constraint::JsonObject),
+            ),
+            (
+                json!({"response_format": {"type": "json_object", "schema": schema}}),
+                Some(json.clone()),
             ),
             (
                 json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": true}}}),
@@ -349,6 +356,10 @@ mod tests {
             (
                 json!({"response_format": {"type": "json_schema"}}),
                 "response_format.json_schema.schema",
+            ),
+            (
+                json!({"response_format": {"type": "json_object", "schema": 5}}),
+                "response_format.schema",
             ),
             (json!({"response_format": 5}), "response_format"),
             (json!({"guided_json": 5}), "guided_json"),

@@ -1,5 +1,7 @@
 //! The tools that a request offers, in the formats of all interfaces.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 use wisp_engine::{
@@ -119,7 +121,8 @@ struct Named {
 ///
 /// # Errors
 ///
-/// If a tool is no function, its name or schema is invalid, or it must be called and is not offered.
+/// If a tool is no function (in responses, such tools are left out), its name or schema is invalid, or it must be
+/// called and is not offered.
 pub fn offer(
     request: ChatRequest,
     fields: &Fields,
@@ -149,7 +152,11 @@ pub fn offer(
 /// Reads the tools of a request.
 fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     let sent: Vec<Sent> = fields.get_or("tools", Vec::new())?;
-    let tools = sent.into_iter().enumerate().map(|(at, sent)| {
+    let mut sent: Vec<(usize, Sent)> = sent.into_iter().enumerate().collect();
+    if interface == Interface::Responses {
+        leave_out_others(&mut sent);
+    }
+    let tools = sent.into_iter().map(|(at, sent)| {
         let (param, function) = function(format!("tools[{at}]"), sent, interface)?;
         let tool = Tool::new(function.name, function.parameters).map_err(|error| {
             let field = match error {
@@ -165,6 +172,21 @@ fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     });
     let tools: Vec<Tool> = tools.collect::<Result<_, ApiError>>()?;
     Tools::new(tools).map_err(|error| ApiError::parameter("tools", error.to_string()))
+}
+
+/// Leaves out tools that are no functions, which clients such as Codex offer in each request.
+fn leave_out_others(tools: &mut Vec<(usize, Sent)>) {
+    let mut others = BTreeSet::new();
+    tools.retain(|(_, tool)| match tool.kind.as_deref() {
+        None | Some("function") => true,
+        Some(kind) => {
+            others.insert(kind.to_owned());
+            false
+        }
+    });
+    if !others.is_empty() {
+        tracing::warn!(types = ?others, "tools that are no functions are left out");
+    }
 }
 
 /// Returns the function of a tool and where it stands in the request.

@@ -1,4 +1,4 @@
-//! Earlier turns of the model and the results of its calls, as chat templates read them.
+//! Earlier turns of the model, the results of its calls and system messages, as chat templates read them.
 
 use serde_json::{Value, json};
 use wisp_engine::Message;
@@ -34,6 +34,14 @@ pub fn call(id: Option<String>, name: &str, arguments: &str) -> Value {
     json!({
         "id": id, "type": "function", "function": { "name": name, "arguments": arguments },
     })
+}
+
+/// Puts texts of the system into one message in front of all others: many templates take no other system message.
+pub fn put_system_first(mut texts: Vec<String>, messages: &mut Vec<Message>) {
+    texts.retain(|text| !text.is_empty());
+    if !texts.is_empty() {
+        messages.insert(0, Message::new("system", texts.join("\n\n")));
+    }
 }
 
 /// Returns the result of the call with this id.

@@ -29,6 +29,8 @@ pub const GENERATION: u8 = 8;
 pub const LORA: u8 = 16;
 /// The defaults of a server. It may have several models, so that `--model` is a flag of its own.
 pub const SERVER: u8 = 32;
+/// The defaults of a chat, whose questions continue a conversation.
+pub const CHAT: u8 = 64;
 
 fn bit(group: FieldGroup) -> u8 {
     match group {
@@ -54,12 +56,16 @@ const SERVER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("enable_prefix_caching", "true", "true"),
 ];
 
+/// Further defaults that differ for a chat.
+const CHAT_DEFAULTS: &[(&str, &str, &str)] = &[("enable_prefix_caching", "true", "true")];
+
 /// Returns the defaults of a command that differ from those of the library.
 fn own_defaults(
     groups: u8,
 ) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
     let server = SERVER_DEFAULTS.iter().filter(move |_| groups & SERVER != 0);
-    server.chain(DEFAULTS)
+    let chat = CHAT_DEFAULTS.iter().filter(move |_| groups & CHAT != 0);
+    server.chain(chat).chain(DEFAULTS)
 }
 
 const CONFIG: &str = "config";

@@ -112,6 +112,26 @@ pub(super) fn messages(
     adapted
 }
 
+/// Returns whether there is a system message behind the first message.
+pub(super) fn have_later_system(messages: &[Message]) -> bool {
+    let mut messages = messages.iter().skip(1);
+    messages.any(|message| message.role == "system")
+}
+
+/// Returns messages whose system messages are one, in front of all others.
+pub(super) fn with_system_first(messages: Vec<Message>) -> Vec<Message> {
+    let is_system = |message: &Message| message.role == "system";
+    let (system, mut messages): (Vec<Message>, Vec<Message>) =
+        messages.into_iter().partition(is_system);
+    let texts = system.iter().map(|message| message.content.as_str());
+    let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+    let content = texts.join("\n\n");
+    if let Some(first) = system.into_iter().next() {
+        messages.insert(0, Message { content, ..first });
+    }
+    messages
+}
+
 /// Returns messages without system message: the first user's begins with its text.
 pub(super) fn without_system(mut messages: Vec<Message>) -> Vec<Message> {
     if messages

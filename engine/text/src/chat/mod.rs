@@ -9,6 +9,7 @@ mod answer;
 #[cfg(test)]
 mod channel_tests;
 mod continuation;
+mod effort;
 mod event;
 mod harmony;
 mod history;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use answer::{answer_message, result_messages};
 pub use continuation::AnswerStart;
+pub use effort::ReasoningEffort;
 pub use event::ChatEvent;
 pub use parser::{ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;

@@ -205,7 +205,7 @@ impl ChatRequest {
             AnswerStart::Continued => Some(mark_end(&mut messages)?),
             _ => None,
         };
-        let messages = history::messages(&messages, self.tools(), traits);
+        let mut messages = history::messages(&messages, self.tools(), traits);
         let variables = self.template_variables();
         let is_prompted = self.start == AnswerStart::Prompted;
         let render = |messages: &[Message]| {
@@ -224,7 +224,15 @@ impl ChatRequest {
             }
             Ok(rendered)
         };
-        match render(&messages) {
+        let mut rendered = render(&messages);
+        // Some templates take a system message only in front of all others.
+        if matches!(rendered, Err(ChatTemplateError::Refused { .. }))
+            && history::have_later_system(&messages)
+        {
+            messages = history::with_system_first(messages);
+            rendered = render(&messages);
+        }
+        match rendered {
             // Some templates take no system message.
             Err(ChatTemplateError::Refused { .. })
                 if self.tools().is_some() && !traits.describes_tools =>

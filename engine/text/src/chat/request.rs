@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::continuation::AnswerStart;
+use super::effort::ReasoningEffort;
 use crate::chat_template::{ControlTokens, Message};
 use crate::grammar::Constraint;
 use crate::tools::{ToolChoice, ToolError, Tools};
@@ -51,6 +52,23 @@ impl ChatRequest {
             callable: None,
             tool_choice: ToolChoice::Auto,
             parallel_calls: true,
+        }
+    }
+
+    /// Sets the variables of the template. `enable_thinking` among them says whether the model thinks.
+    pub fn set_variables(&mut self, variables: Map<String, Value>) {
+        let thinking = variables.get("enable_thinking").and_then(Value::as_bool);
+        self.thinking = thinking.or(self.thinking);
+        self.variables = variables;
+    }
+
+    /// Sets how much the model thinks. Whether it thinks at all is left as it is if that is set already.
+    pub fn set_effort(&mut self, effort: ReasoningEffort) {
+        let thinks = effort != ReasoningEffort::None;
+        self.thinking = self.thinking.or(Some(thinks));
+        if thinks {
+            let effort = serde_json::json!(effort);
+            self.variables.insert("reasoning_effort".into(), effort);
         }
     }
 

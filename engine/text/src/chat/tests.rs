@@ -53,6 +53,9 @@ const MISTRAL: &str = "{%- for message in messages %}
 /// Turns without system message, as Gemma has them.
 const GEMMA: &str = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}<start_of_turn>{{ message['role'] }}\n{{ message['content'] }}<end_of_turn>\n{% endfor %}<start_of_turn>model\n";
 
+/// A system message in front of all others, as Qwen 3.5 demands it.
+const STRICT: &str = "{% for message in messages %}{% if message.role == 'system' and not loop.first %}{{ raise_exception('System message must be at the beginning.') }}{% endif %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n";
+
 /// Arguments as text, and an opened thought, as DeepSeek's R1 has them.
 const R1: &str = "{% for message in messages %}{% if message.tool_calls %}{% for tool in message.tool_calls %}{{ '<｜tool▁call▁begin｜>' + tool.function.name + '<｜tool▁sep｜>' + tool.function.arguments }}{% endfor %}{% else %}{{ message.role + ': ' + message.content }}{% endif %}{% endfor %}<｜Assistant｜><think>\n";
 
@@ -270,6 +273,27 @@ fn templates_without_tools_get_a_description() {
         "{}",
         prompt.text
     );
+}
+
+#[test]
+fn system_messages_are_joined_where_templates_refuse_them() {
+    let message = |(role, text): (&str, &str)| Message::new(role, text);
+    let turns = [("system", "a"), ("user", "b"), ("system", "c")].map(message);
+    let request = ChatRequest::new(turns.to_vec());
+    let text = |template: &str| prepared(template, request.clone()).text;
+    let rest = "<|im_start|>user\nb<|im_end|>\n";
+    let expected = format!("<|im_start|>system\na\n\nc<|im_end|>\n{rest}<|im_start|>assistant");
+    assert!(text(STRICT).starts_with(&expected), "{}", text(STRICT));
+    // Where they are allowed they stay.
+    let expected = format!("{rest}<|im_start|>system\nc<|im_end|>\n");
+    assert!(text(QWEN).contains(&expected), "{}", text(QWEN));
+    // Of templates without system messages the user's begins with all of them, and with the tools.
+    let text = prepared(GEMMA, with_tools(turns.to_vec())).text;
+    assert!(
+        text.starts_with("<start_of_turn>user\na\n\nYou can call"),
+        "{text}"
+    );
+    assert!(text.contains("\n\nc\n\nb<end_of_turn>\n"), "{text}");
 }
 
 #[test]

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::json_depth::depth;
 
 /// The most tools of a request.
-const MAX_TOOLS: usize = 128;
+const MAX_TOOLS: usize = 512;
 
-/// The longest name of a tool.
-const MAX_NAME: usize = 64;
+/// The longest name of a tool, as in Anthropic's interface.
+const MAX_NAME: usize = 128;
 
 /// The most bytes that all tools of a request have as JSON.
 const MAX_BYTES: usize = 1 << 20;
@@ -359,11 +359,12 @@ impl ToolCallDelta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::{AnswerSyntax, ToolFormat, grammar_tests::Answers};
 
     #[test]
     fn invalid_tools_are_refused() {
         let tool = |name: &str| Tool::new(name, Value::Null).unwrap();
-        for name in ["", "a b", "ä", "a.b", &"x".repeat(65)] {
+        for name in ["", "a b", "ä", "a.b", &"x".repeat(129)] {
             assert!(matches!(
                 Tool::new(name, Value::Null),
                 Err(ToolError::Name { .. })
@@ -380,10 +381,34 @@ mod tests {
         assert!(matches!(Tool::new("f", deep), Err(ToolError::Depth { .. })));
         let error = Tools::new([tool("f"), tool("g"), tool("f")]).unwrap_err();
         assert_eq!(error, ToolError::Duplicate { name: "f".into() });
-        let many = (0..129).map(|number| tool(&format!("f{number}")));
-        assert_eq!(Tools::new(many), Err(ToolError::Count { count: 129 }));
+        let many = (0..513).map(|number| tool(&format!("f{number}")));
+        assert_eq!(Tools::new(many), Err(ToolError::Count { count: 513 }));
         let long = tool("f").with_description("x".repeat(MAX_BYTES));
         assert!(matches!(Tools::new([long]), Err(ToolError::Bytes { .. })));
+    }
+
+    #[test]
+    fn as_many_tools_as_are_allowed_have_the_longest_names() {
+        let name = |at: usize| format!("{at:0>128}");
+        let tools = (0..512).map(|at| Tool::new(name(at), Value::Null).unwrap());
+        let tools = Tools::new(tools).unwrap();
+        let answers = Answers::new();
+        let control_token = |text: &str| answers.control_token(text);
+        let syntax = AnswerSyntax {
+            choice: &ToolChoice::Required,
+            parallel: true,
+            thought: None,
+            answer: None,
+            control_token: &control_token,
+        };
+        let format = ToolFormat::named("hermes").unwrap();
+        let grammar = answers.compile(format.grammar(&tools, &syntax)).unwrap();
+        let accepts = |at: usize| {
+            let call = format!("{{\"name\": \"{}\", \"arguments\": {{}}}}", name(at));
+            answers.accepts(&grammar, &format!("<tool_call>\n{call}\n</tool_call>"))
+        };
+        assert!(accepts(0) && accepts(511));
+        assert!(!accepts(512));
     }
 
     #[test]

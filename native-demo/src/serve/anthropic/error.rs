@@ -9,7 +9,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::super::{error::ApiError, request_log::RequestId};
+use super::super::{
+    error::{ApiError, CONTEXT_FULL},
+    request_log::RequestId,
+};
 
 /// The path of the endpoints that answer in Anthropic's format.
 const PATH: &str = "/v1/messages";
@@ -42,5 +45,32 @@ pub fn describe(error: &ApiError) -> Value {
         status if status.is_server_error() => "api_error",
         _ => "invalid_request_error",
     };
-    json!({ "type": "error", "error": { "type": kind, "message": error.message() } })
+    let message = match error.code() {
+        // Words by which clients such as Claude Code know that the conversation must become shorter.
+        Some(CONTEXT_FULL) => format!("prompt is too long: {}", error.message()),
+        _ => error.message().into(),
+    };
+    json!({ "type": "error", "error": { "type": kind, "message": message } })
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_engine::Error;
+
+    use super::*;
+
+    #[test]
+    fn full_context_is_told_in_the_words_of_both_interfaces() {
+        let error = ApiError::from(Error::ContextFull { have: 9, max: 8 });
+        let words = "this model's maximum context length is 8 tokens, but the prompt has 9: \
+                     shorten the prompt or load the model with a longer context";
+        let body = error.body();
+        assert_eq!(body["error"]["message"], words);
+        assert_eq!(body["error"]["code"], "context_length_exceeded");
+        let described = describe(&error);
+        let message = format!("prompt is too long: {words}");
+        assert_eq!(described["error"]["message"], message);
+        let other = describe(&ApiError::from(Error::EmptyPrompt));
+        assert_eq!(other["error"]["message"], Error::EmptyPrompt.to_string());
+    }
 }

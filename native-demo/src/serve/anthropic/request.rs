@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wisp_engine::{
     Message,
-    chat::{AnswerStart, ChatRequest},
+    chat::{AnswerStart, ChatRequest, ReasoningEffort},
 };
 
 use super::super::{
@@ -22,6 +22,10 @@ const UNSUPPORTED: &[(&str, &[&str])] = &[("mcp_servers", &[]), ("container", &[
 
 /// The types of parts that are text.
 const TEXT: &[&str] = &["text"];
+
+/// How a block begins that Claude Code adds to the system prompt for Anthropic's billing. It differs in each request,
+/// so that the prefix cache would find nothing behind it.
+const BILLING: &str = "x-anthropic-billing-header:";
 
 /// A message as clients send it.
 #[derive(Deserialize)]
@@ -42,7 +46,7 @@ struct Thinking {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OutputConfig {
-    effort: Option<String>,
+    effort: Option<ReasoningEffort>,
 }
 
 /// Reads what a request asks of the model: its system prompt, messages, tools and thoughts.
@@ -53,15 +57,19 @@ struct OutputConfig {
 /// support, or a tool is invalid.
 pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     parts::refuse(fields, UNSUPPORTED)?;
-    let mut request = ChatRequest::new(messages(fields)?);
+    let sent: Vec<Sent> = fields.require("messages")?;
+    let mut request = ChatRequest::new(messages(fields, &sent)?);
     set_thinking(&mut request, fields)?;
     let output = fields.get_or("output_config", OutputConfig::default())?;
     if let Some(effort) = output.effort {
-        chat_request::check_effort("output_config.effort", &effort)?;
         // Whether the model thinks at all is said by `thinking`.
-        chat_request::tell_effort(&mut request, &effort);
+        let thinking = request.thinking;
+        request.set_effort(effort);
+        request.thinking = thinking;
     }
-    continue_last(&mut request)?;
+    if sent.last().is_some_and(|last| last.role == "assistant") {
+        continue_last(&mut request)?;
+    }
     tools::offer(request, fields, Interface::Messages)
 }
 
@@ -94,12 +102,8 @@ fn set_thinking(request: &mut ChatRequest, fields: &Fields) -> Result<(), ApiErr
     }
 }
 
-/// Lets the model continue the last message, if it is the assistant's.
+/// Lets the model continue the last message, which is the assistant's.
 fn continue_last(request: &mut ChatRequest) -> Result<(), ApiError> {
-    let is_assistant = |last: &Message| last.role == "assistant";
-    if !request.messages.last().is_some_and(is_assistant) {
-        return Ok(());
-    }
     let refuse = |problem| Err(ApiError::parameter("messages", problem));
     if let Err(problem) = chat_request::check_continued(&request.messages) {
         return refuse(problem);
@@ -113,31 +117,45 @@ fn continue_last(request: &mut ChatRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
-    let system: Option<Value> = fields.get("system")?;
-    let system = system
-        .map(|system| parts::text("system", &system, TEXT))
-        .transpose()?;
-    let system = system.filter(|system| !system.is_empty());
-    let sent: Vec<Sent> = fields.require("messages")?;
+fn messages(fields: &Fields, sent: &[Sent]) -> Result<Vec<Message>, ApiError> {
+    let mut texts: Vec<String> = Vec::new();
+    if let Some(content) = fields.get::<Value>("system")? {
+        texts.push(system("system", &content)?);
+    }
     let mut messages: Vec<Message> = Vec::with_capacity(sent.len() + 1);
-    messages.extend(system.map(|system| Message::new("system", system)));
     for (at, sent) in sent.iter().enumerate() {
         let param = format!("messages[{at}].content");
         match sent.role.as_str() {
             "user" => user(&param, &sent.content, &mut messages)?,
             "assistant" => messages.push(assistant(&param, &sent.content)?),
+            "system" => texts.push(system(&param, &sent.content)?),
             _ => {
                 let param = format!("messages[{at}].role");
-                let message = format!("{param} must be user or assistant");
+                let message = format!("{param} must be user, assistant or system");
                 return Err(ApiError::parameter(param, message));
             }
         }
     }
-    match sent.is_empty() {
-        true => Err(ApiError::parameter("messages", "messages is empty")),
-        false => Ok(messages),
+    if sent.is_empty() {
+        return Err(ApiError::parameter("messages", "messages is empty"));
     }
+    turns::put_system_first(texts, &mut messages);
+    Ok(messages)
+}
+
+/// Reads a text of the system, without the block for Anthropic's billing.
+fn system(param: &str, content: &Value) -> Result<String, ApiError> {
+    let Value::Array(blocks) = content else {
+        return parts::text(param, content, TEXT);
+    };
+    let mut whole = String::new();
+    for (at, block) in blocks.iter().enumerate() {
+        let text = parts::part_text(&format!("{param}[{at}]"), block, TEXT)?;
+        if !text.starts_with(BILLING) {
+            whole += text;
+        }
+    }
+    Ok(whole)
 }
 
 /// Reads a turn of the user: texts and results of calls, which are messages of their own.
@@ -249,7 +267,25 @@ mod tests {
         ];
         let expected = expected.map(|(role, text)| Message::new(role, text));
         let fields = Fields::parse(body.as_bytes()).unwrap();
-        assert_eq!(messages(&fields).unwrap(), expected);
+        assert_eq!(chat(&fields).unwrap().messages, expected);
+    }
+
+    #[test]
+    fn texts_of_the_system_are_one_message_without_billing() {
+        let body = r#"{"system": [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=1a2b3;"},
+            {"type": "text", "text": "a"}], "messages": [{"role": "system", "content": "b"},
+            {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},
+            {"role": "system", "content": [{"type": "text", "text": "e"}, {"type": "text", "text": "f"}]}]}"#;
+        let expected = [
+            ("system", "a\n\nb\n\nef"),
+            ("user", "c"),
+            ("assistant", "d"),
+        ];
+        let expected = expected.map(|(role, text)| Message::new(role, text));
+        let request = chat(&Fields::parse(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(request.messages, expected);
+        // The assistant's message is not the last one that was sent.
+        assert_eq!(request.start, AnswerStart::Prompted);
     }
 
     #[test]
@@ -369,8 +405,12 @@ mod tests {
             (format!("{{{hello}, \"system\": 5}}"), "system"),
             (r#"{"messages": []}"#.into(), "messages"),
             (
-                r#"{"messages": [{"role": "system", "content": "a"}]}"#.into(),
+                r#"{"messages": [{"role": "king", "content": "a"}]}"#.into(),
                 "messages[0].role",
+            ),
+            (
+                r#"{"messages": [{"role": "system", "content": [{"type": "image"}]}]}"#.into(),
+                "messages[0].content[0].type",
             ),
             (
                 r#"{"messages": [{"role": "assistant", "content": "a"}], "thinking": {"type": "enabled"}}"#.into(),

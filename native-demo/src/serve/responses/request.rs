@@ -2,10 +2,13 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wisp_engine::{Message, chat::ChatRequest, pipelines::log_probabilities::MAX_TOP};
+use wisp_engine::{
+    Message,
+    chat::{ChatRequest, ReasoningEffort},
+    pipelines::log_probabilities::MAX_TOP,
+};
 
 use super::super::{
-    chat_request,
     error::ApiError,
     fields::Fields,
     parts,
@@ -54,7 +57,7 @@ struct Sent {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Reasoning {
-    effort: Option<String>,
+    effort: Option<ReasoningEffort>,
     summary: Option<String>,
 }
 
@@ -68,7 +71,7 @@ pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     let mut request = ChatRequest::new(messages(fields)?);
     let reasoning = fields.get_or("reasoning", Reasoning::default())?;
     if let Some(effort) = reasoning.effort {
-        chat_request::set_effort(&mut request, "reasoning.effort", &effort)?;
+        request.set_effort(effort);
     }
     // Thoughts are not summarised: they are in the answer as they are.
     if reasoning.summary.is_some_and(|summary| summary != "auto") {
@@ -79,13 +82,13 @@ pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
 
 fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let instructions: Option<String> = fields.get("instructions")?;
-    let instructions = instructions.filter(|text| !text.is_empty());
+    let mut system: Vec<String> = instructions.into_iter().collect();
     let mut messages: Vec<Message> = Vec::new();
-    messages.extend(instructions.map(|text| Message::new("system", text)));
     let missing = || ApiError::parameter("input", "input is missing");
     if fields.raw("input").ok_or_else(missing)?.starts_with('"') {
         let text: String = fields.require("input")?;
         messages.push(Message::new("user", text));
+        turns::put_system_first(system, &mut messages);
         return Ok(messages);
     }
     let items: Vec<Sent> = fields.require("input")?;
@@ -105,10 +108,15 @@ fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
             add_to_turn(&param, item, &mut turn, &mut messages)?;
         } else {
             messages.extend(turn.take().map(Turn::message));
-            messages.push(other(&param, item)?);
+            let message = other(&param, item)?;
+            match message.role == "system" {
+                true => system.push(message.content),
+                false => messages.push(message),
+            }
         }
     }
     messages.extend(turn.map(Turn::message));
+    turns::put_system_first(system, &mut messages);
     Ok(messages)
 }
 
@@ -231,6 +239,9 @@ pub fn echoed(fields: &Fields, params: &GenerationParams) -> Result<Value, ApiEr
     let reasoning = fields.get_or("reasoning", Reasoning::default())?;
     let text: Map<String, Value> = fields.get_or("text", Map::new())?;
     let format = text.get("format").filter(|format| !format.is_null());
+    let mut tools: Vec<Value> = fields.get_or("tools", Vec::new())?;
+    // The others are left out.
+    tools.retain(|tool| tool["type"] == "function");
     Ok(json!({
         "instructions": fields.get::<String>("instructions")?,
         "max_output_tokens": params.options.max_new_tokens,
@@ -242,7 +253,7 @@ pub fn echoed(fields: &Fields, params: &GenerationParams) -> Result<Value, ApiEr
         "temperature": sampling.temperature,
         "text": { "format": format.cloned().unwrap_or_else(|| json!({ "type": "text" })) },
         "tool_choice": fields.get_or("tool_choice", json!("auto"))?,
-        "tools": fields.get_or("tools", json!([]))?,
+        "tools": tools,
         "top_logprobs": sampling.log_probs.unwrap_or(0),
         "top_p": sampling.top_p,
         "truncation": "disabled",
@@ -270,6 +281,34 @@ mod tests {
         let body = r#"{"input": [{"role": "developer", "content": "a"},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]}]}"#;
         assert_eq!(read(body), expected);
+    }
+
+    #[test]
+    fn texts_of_the_system_are_one_message() {
+        let body = r#"{"instructions": "a", "input": [{"role": "developer", "content": "b"},
+            {"role": "user", "content": "c"}, {"role": "system", "content": "d"}]}"#;
+        let expected = [
+            Message::new("system", "a\n\nb\n\nd"),
+            Message::new("user", "c"),
+        ];
+        assert_eq!(read(body).messages, expected);
+    }
+
+    #[test]
+    fn tools_that_are_no_functions_are_left_out() {
+        let other = r#"{"type": "web_search"}, {"type": "custom", "name": "g", "format": {"type": "text"}}"#;
+        let body = |tools: &str| format!(r#"{{"input": "a", "tools": [{tools}]}}"#);
+        assert!(read(&body(other)).tools().is_none());
+        let body = body(&format!(r#"{other}, {{"type": "function", "name": "f"}}"#));
+        let request = read(&body);
+        let tools = request.tools().unwrap().iter();
+        assert_eq!(tools.map(|tool| tool.name()).collect::<Vec<_>>(), ["f"]);
+        let fields = Fields::parse(body.as_bytes()).unwrap();
+        let response = echoed(&fields, &params(&fields).unwrap()).unwrap();
+        assert_eq!(
+            response["tools"],
+            json!([{ "type": "function", "name": "f" }])
+        );
     }
 
     #[test]
@@ -328,8 +367,16 @@ mod tests {
                 "previous_response_id",
             ),
             (
-                r#"{"input": "a", "tools": [{"type": "web_search"}]}"#,
-                "tools[0].type",
+                r#"{"input": "a", "tools": [{"type": "web_search"}], "tool_choice": "required"}"#,
+                "tool_choice",
+            ),
+            (
+                r#"{"input": "a", "tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}"#,
+                "tool_choice.type",
+            ),
+            (
+                r#"{"input": "a", "tools": [{"type": "web_search"}, {"name": "f"}]}"#,
+                "tools[1].type",
             ),
             (
                 r#"{"input": "a", "tools": [{"type": "function"}]}"#,

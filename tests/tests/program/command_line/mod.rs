@@ -2,6 +2,7 @@
 
 mod constraints;
 mod inspection;
+mod reasoning;
 mod sampling;
 mod streams;
 mod usage;

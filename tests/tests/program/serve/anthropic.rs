@@ -45,6 +45,12 @@ fn answers_equal_those_of_generate_whole_and_as_events() {
     let prompt = expected["prompt_tokens"].as_array().expect("tokens").len();
     let count = server.json("/v1/messages/count_tokens", &body);
     assert_eq!(count, json!({ "input_tokens": prompt }));
+    let turns = json!([
+        { "role": "user", "content": "Tell me a story." },
+        { "role": "system", "content": "Be brief." },
+    ]);
+    let among = server.json(PATH, &request(&json!({ "messages": turns })));
+    assert_eq!(among["content"], answer["content"]);
     let response = server.post(PATH, &merged(body, &json!({ "stream": true })));
     assert_eq!(response.header("content-type"), Some("text/event-stream"));
     let events = response.named_events();
@@ -318,6 +324,11 @@ fn errors_have_the_format_of_the_interface() {
                 .is_empty()
         );
     }
+    // Claude Code shortens a conversation where an error begins like this.
+    let long = request(&json!({ "system": "a story ".repeat(400) }));
+    let error = post("key", PATH, &long.to_string()).json();
+    let message = error["error"]["message"].as_str().expect("a message");
+    assert!(message.starts_with("prompt is too long: "), "{message}");
     assert_eq!(post("key", PATH, &hello.to_string()).status, 200);
     // Other endpoints keep OpenAI's format.
     let other = post("key", "/v1/completions", "{}").json();

@@ -56,6 +56,12 @@ fn answers_equal_those_of_generate() {
         text(&server.json(PATH, &completion(&seed))),
         sampled["text"]
     );
+    // Only the most likely token is kept.
+    let narrow = json!({ "temperature": 1, "seed": 7, "top_p": 0 });
+    assert_eq!(
+        text(&server.json(PATH, &completion(&narrow))),
+        greedy["text"]
+    );
     // OpenAI's default length.
     let answer = server.json(
         PATH,

@@ -64,6 +64,12 @@ fn invalid_requests_name_the_parameter() {
             assert_error(&server.post(path, &body), 400, &json!(param), &code);
         }
     }
+    // As LiteLLM and others recognise it.
+    let long = completion(&json!({ "prompt": "a story ".repeat(400) }));
+    let error = server.post(COMPLETIONS, &long).json();
+    let message = error["error"]["message"].as_str().expect("a message");
+    let words = "this model's maximum context length is 256 tokens";
+    assert!(message.starts_with(words), "{message}");
     // None of them left anything behind.
     server.json(CHAT, &chat(&json!({})));
     let running = "wisp_texts_running{model=\"wisp-tiny\"}";

@@ -96,8 +96,8 @@ fn what_is_not_supported_is_refused_by_name() {
             "previous_response_id",
         ),
         (
-            json!({ "tools": [{ "type": "web_search" }] }),
-            "tools[0].type",
+            json!({ "tools": [{ "type": "web_search" }], "tool_choice": "required" }),
+            "tool_choice",
         ),
         (json!({ "background": true }), "background"),
         (json!({ "tool_choice": "required" }), "tool_choice"),
@@ -122,6 +122,10 @@ fn what_is_not_supported_is_refused_by_name() {
     let nothing =
         json!({ "tools": [], "tool_choice": "auto", "previous_response_id": null, "include": [] });
     server.json(PATH, &request(&nothing));
+    // Tools that are no functions are left out.
+    let others = json!({ "tools": [{ "type": "web_search" }], "tool_choice": "auto" });
+    let response = server.json(PATH, &request(&others));
+    assert_eq!(response["tools"], json!([]));
 }
 
 /// Returns a request with a tool that must be called.
