@@ -67,6 +67,8 @@ pub struct ModelBuilder {
     pub(crate) compile_cache: Option<wisp_files::DiskCache>,
     progress: Option<OnProgress>,
     pub(crate) canceller: Canceller,
+    /// Cancelled when nobody waits for the model any more.
+    pub(crate) abandoned: Canceller,
 }
 
 impl ModelBuilder {
@@ -92,11 +94,28 @@ impl ModelBuilder {
             compile_cache: None,
             progress: None,
             canceller: Canceller::new(),
+            abandoned: Canceller::new(),
         }
     }
 
+    /// Changes fields of the configuration that have no method here. (The context length is set by
+    /// [`Self::context_length`].)
+    ///
+    /// ```no_run
+    /// # use wisp_engine::Model;
+    /// # fn main() -> Result<(), wisp_engine::Error> {
+    /// let builder = Model::builder("HuggingFaceTB/SmolLM2-135M-Instruct");
+    /// let model = builder.configure(|config| config.threads = 2).load()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn configure(mut self, change: impl FnOnce(&mut PipelineConfig)) -> ModelBuilder {
+        change(&mut self.config);
+        self
+    }
+
     /// Selects the device by name: `auto` (the default: a real GPU if there is one, else the host
-    /// CPU), `host`, `vulkan`, `metal`, `dx12` or `gl`, with `:INDEX` to select one of several.
+    /// CPU), `host`, `vulkan`, `metal`, `dx12`, `gl` or `cuda` (with that feature), with `:INDEX` to select one of several.
     ///
     /// # Errors
     ///
@@ -189,7 +208,8 @@ impl ModelBuilder {
         self
     }
 
-    /// Enables prefix caching: requests with a common prefix share its keys and values.
+    /// Sets whether requests with a common prefix share its keys and values, as those of a chat do. The default is yes.
+    /// Without it, layers with a sliding window need memory for the window only.
     pub fn prefix_caching(mut self, enable: bool) -> ModelBuilder {
         self.config.enable_prefix_caching = enable;
         self
@@ -239,6 +259,11 @@ impl ModelBuilder {
         self
     }
 
+    /// Returns whether loading is to end.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.canceller.is_cancelled() || self.abandoned.is_cancelled()
+    }
+
     pub(crate) fn report(&self, progress: LoadProgress) {
         if let Some(on_progress) = &self.progress {
             on_progress(progress);
@@ -246,13 +271,14 @@ impl ModelBuilder {
     }
 }
 
-/// Settings for an application's model: a paged cache and a few requests at the same time.
+/// Settings for an application's model: a paged cache whose prefixes are shared, and a few requests at the same time.
 impl Default for ModelBuilder {
     fn default() -> ModelBuilder {
         let mut config = PipelineConfig::default();
         config.max_cache_batch_size = DEFAULT_PARALLEL;
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = PAGE_SIZE;
+        config.enable_prefix_caching = true;
         ModelBuilder {
             length_is_set: false,
             ..ModelBuilder::from_config(config)

@@ -33,8 +33,8 @@ pub enum Error {
         request: u64,
     },
     /// Occurs when a constraint is invalid, too large or not supported, before anything is generated.
-    #[error("{0}")]
-    Grammar(#[source] GrammarError),
+    #[error(transparent)]
+    Grammar(GrammarError),
     /// Occurs when a text cannot follow its constraint any further. Other requests continue.
     #[error(
         "request {request}: the constraint cannot be followed any further: it is too complex for the limits of a step, or the vocabulary has no token for what must follow"
@@ -96,7 +96,7 @@ pub enum Error {
     },
     /// Occurs when embeddings are requested from a decoder.
     #[error(
-        "{model} continues texts, but makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2"
+        "{model} was loaded to continue texts, and makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2, or a decoder with `OpenModel::for_embeddings` or `for_reranking`"
     )]
     NotAnEncoder {
         /// The name of the model.
@@ -111,10 +111,12 @@ pub enum Error {
         problem: String,
     },
     /// Occurs when a device is out of memory, or a model needs more than its memory limit.
-    #[error("{0}")]
+    #[error(transparent)]
     OutOfMemory(Arc<PipelineError>),
     /// Occurs when the device is lost: reset, unplugged, or its driver was updated.
-    #[error("{device} was lost: {message}: load the model again")]
+    #[error(
+        "{device} was lost: {message}: load the model again, or restart the program if that fails, as it does after a fault in CUDA"
+    )]
     DeviceLost {
         /// The name of the device.
         device: String,
@@ -124,9 +126,15 @@ pub enum Error {
     /// Occurs when the thread that runs the model has ended, which is a bug in Wisp.
     #[error("the thread that runs the model has ended unexpectedly")]
     WorkerEnded,
+    /// Occurs when a model is used that [`Model::unload`](crate::Model::unload) has unloaded.
+    #[error("the model has been unloaded: load it again")]
+    Unloaded,
+    /// Occurs when the system starts no thread for the model.
+    #[error("no thread can be started for the model: {0}")]
+    NoThread(Arc<std::io::Error>),
     /// Occurs in all other cases: unreadable files, options out of range, failing devices.
-    #[error("{0}")]
-    Failed(#[source] Arc<PipelineError>),
+    #[error(transparent)]
+    Failed(Arc<PipelineError>),
 }
 
 impl Error {
@@ -160,7 +168,9 @@ impl Error {
             Error::NotAGenerator { .. }
             | Error::NotAnEncoder { .. }
             | Error::AdapterOfEncoder { .. } => vec![Remedy::AnotherKindOfModel],
-            Error::DeviceLost { .. } | Error::WorkerEnded => vec![Remedy::LoadAgain],
+            Error::DeviceLost { .. } | Error::WorkerEnded | Error::Unloaded => {
+                vec![Remedy::LoadAgain]
+            }
             Error::TextTooLong { max, .. } => vec![Remedy::ShortenPrompt { max_tokens: *max }],
             Error::NonFinite { .. }
             | Error::Grammar(_)
@@ -169,6 +179,7 @@ impl Error {
             | Error::EmptyPrompt
             | Error::EmptyText { .. }
             | Error::Cancelled
+            | Error::NoThread(_)
             | Error::NoTokenizer { .. } => Vec::new(),
         }
     }

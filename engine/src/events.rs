@@ -170,6 +170,16 @@ impl Canceller {
     }
 }
 
+/// Cancels when it is dropped, as the part of a future that others work for.
+#[derive(Debug, Default)]
+pub(crate) struct CancelOnDrop(pub Canceller);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// The events of a running request: a [`Stream`] for async code. [`Self::blocking`] returns an
 /// iterator, and [`Self::try_next`] never waits. Dropping it cancels the request within one step.
 #[derive(Debug)]

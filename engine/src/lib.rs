@@ -141,18 +141,21 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `wgpu` | yes | runs kernels on GPUs: Vulkan, Metal, DX12, OpenGL, and the browser's WebGPU |
+//! | `cuda` | no | runs kernels on NVIDIA's GPUs through CUDA, whose libraries are found at run time; native only |
 //! | `hub` | no | opens models of Hugging Face's hub by name; native only |
 //! | `targets` | no | checks a program against GPUs that are not attached, by translating its kernels to their shader languages; native only |
 //! | `candle` | no | runs architectures that Wisp lacks with Hugging Face's candle on the host CPU; native only |
 //! | `schemars` | no | `Generate::json`: generates values of types, by their JSON Schemas |
 //! | `faults` | no | devices that fail when a test says so |
 //!
-//! Without `wgpu` the only device is the host CPU.
+//! Without `wgpu` and `cuda` the only device is the host CPU.
 //!
 //! # Async and blocking
 //!
-//! All functions that wait are async, because a browser cannot block. Native builds also have blocking
-//! versions of them.
+//! All functions that wait for a model or a device are async, because a browser cannot block. Native builds also have
+//! blocking versions of them. What reads files or computes on the caller's thread is not async: opening files, rendering
+//! and tokenizing prompts, and compiling constraints. A task that must not wait for these, such as for a prompt of
+//! megabytes, leaves them to a thread for blocking work.
 
 mod adapters;
 mod builder;

@@ -12,6 +12,7 @@ use wisp_pipelines::PipelineError;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::{
     builder::LoadProgress,
+    events::{CancelOnDrop, Canceller},
     worker::{self, reply},
 };
 use crate::{
@@ -87,13 +88,13 @@ impl ModelBuilder {
                 done: transfer.done,
                 total: transfer.total,
             });
-            match self.canceller.is_cancelled() {
+            match self.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
         let opened = self.open_files(&on_transfer);
-        let files = opened.map_err(|error| match self.canceller.is_cancelled() {
+        let files = opened.map_err(|error| match self.is_cancelled() {
             true => Error::Cancelled,
             false => error.into(),
         })?;
@@ -132,17 +133,20 @@ impl ModelBuilder {
         self.open()?.load()
     }
 
-    /// Like [`Self::load`], but does not block the task: a separate thread does the work.
+    /// Like [`Self::load`], but does not block the task: a separate thread does the work, which ends soon after the
+    /// future is dropped.
     ///
     /// # Errors
     ///
     /// As [`Self::load`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub async fn load_async(self) -> Result<Model, Error> {
+    pub async fn load_async(mut self) -> Result<Model, Error> {
+        self.abandoned = Canceller::new();
+        let _waits = CancelOnDrop(self.abandoned.clone());
         let (sender, receiver) = futures_channel::oneshot::channel();
         worker::spawn(async move {
             let _ = sender.send(self.load());
-        });
+        })?;
         reply(receiver).await
     }
 

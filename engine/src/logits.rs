@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::{error::Error, model::Model};
+use crate::{error::Error, events::CancelOnDrop, model::Model};
 
 impl Model {
     /// Computes the logits of every position of a text, `[tokens, vocab_size]`. Waits until no request
@@ -83,6 +83,12 @@ impl Model {
         mut fold: impl FnMut(&mut T, &[f32]) -> ControlFlow<()> + Send + 'static,
     ) -> Result<T, Error> {
         let (tokens, adapter) = (tokens.to_vec(), adapter.map(String::from));
+        let waits = CancelOnDrop::default();
+        let dropped = waits.0.clone();
+        let mut fold = move |folded: &mut T, rows: &[f32]| match dropped.is_cancelled() {
+            true => ControlFlow::Break(()),
+            false => fold(folded, rows),
+        };
         let work = self.exclusive(move |generator| {
             Box::pin(async move {
                 let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;

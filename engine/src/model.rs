@@ -4,11 +4,14 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use futures_channel::{mpsc::UnboundedSender, oneshot};
+use futures_channel::{
+    mpsc::{TrySendError, UnboundedSender},
+    oneshot,
+};
 use wisp_pipelines::{
     GenerateOptions, ModelLimits, PipelineError, PipelineModel, TextEncoder, TextGenerator,
     TextProcessor, Utilization,
@@ -19,7 +22,7 @@ use wisp_types::{BoxFuture, DeviceInfo};
 use crate::{
     error::Error,
     events::{Canceller, Events},
-    worker::{self, Command, Job, SharedUtilization, reply},
+    worker::{self, Command, Ended, Job, SharedUtilization, reply},
 };
 
 /// A loaded model, which generates texts or computes embeddings.
@@ -39,6 +42,9 @@ struct Inner {
     limits: ModelLimits,
     session: InferenceSession,
     worker: Worker,
+    /// Ready when the worker has ended and freed the model.
+    ended: Ended,
+    is_unloaded: AtomicBool,
     next_request: AtomicU64,
 }
 
@@ -102,7 +108,7 @@ impl Model {
             weight_bytes: 0,
         };
         let generator = TextGenerator::new(session, model, text).await?;
-        Ok(Model::of_generator(info, session.clone(), generator))
+        Model::of_generator(info, session.clone(), generator)
     }
 
     /// Like [`Self::from_pipeline_model_async`], but blocks the thread.
@@ -124,11 +130,11 @@ impl Model {
         info: ModelInfo,
         session: InferenceSession,
         generator: TextGenerator,
-    ) -> Model {
+    ) -> Result<Model, Error> {
         let (text, limits) = (generator.text().clone(), *generator.limits());
-        let (commands, utilization) = worker::start(generator);
+        let (commands, utilization, ended) = worker::start(generator)?;
         let worker = Worker::Generator(commands, utilization);
-        Model::new(info, text, limits, session, worker)
+        Ok(Model::new(info, text, limits, session, worker, ended))
     }
 
     /// Creates the model of a loaded encoder.
@@ -137,10 +143,11 @@ impl Model {
         session: InferenceSession,
         text: TextProcessor,
         encoder: TextEncoder,
-    ) -> Model {
+    ) -> Result<Model, Error> {
         let limits = *encoder.limits();
-        let worker = Worker::Encoder(worker::start_encoder(encoder));
-        Model::new(info, text, limits, session, worker)
+        let (jobs, ended) = worker::start_encoder(encoder)?;
+        let worker = Worker::Encoder(jobs);
+        Ok(Model::new(info, text, limits, session, worker, ended))
     }
 
     fn new(
@@ -149,6 +156,7 @@ impl Model {
         limits: ModelLimits,
         session: InferenceSession,
         worker: Worker,
+        ended: Ended,
     ) -> Model {
         let inner = Inner {
             info,
@@ -156,11 +164,32 @@ impl Model {
             limits,
             session,
             worker,
+            ended,
+            is_unloaded: AtomicBool::new(false),
             next_request: AtomicU64::new(1),
         };
         Model {
             inner: Arc::new(inner),
         }
+    }
+
+    /// Unloads the model: waits until the requests that have begun or wait have ended, and its memory is free. Later
+    /// calls of other clones return [`Error::Unloaded`]. (Without this call, the memory becomes free some time after the
+    /// last clone was dropped.)
+    pub async fn unload_async(self) {
+        self.inner.is_unloaded.store(true, Ordering::Relaxed);
+        match &self.inner.worker {
+            Worker::Generator(commands, _) => commands.close_channel(),
+            Worker::Encoder(jobs) => jobs.close_channel(),
+        }
+        // The sender is dropped with the worker.
+        let _ = self.inner.ended.clone().await;
+    }
+
+    /// Like [`Self::unload_async`], but blocks the thread.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn unload(self) {
+        pollster::block_on(self.unload_async());
     }
 
     /// Returns facts about the model.
@@ -253,12 +282,15 @@ impl Model {
         };
         let (sender, receiver) = oneshot::channel();
         let job: Job<TextGenerator> = Box::new(move |generator| {
-            let work = work(generator);
+            // The caller may have gone while other work ran.
+            let work = (!sender.is_canceled()).then(|| work(generator));
             Box::pin(async move {
-                let _ = sender.send(work.await);
+                if let Some(work) = work {
+                    let _ = sender.send(work.await);
+                }
             })
         });
-        let _ = commands.unbounded_send(command(job));
+        self.sent(commands.unbounded_send(command(job)))?;
         reply(receiver).await
     }
 
@@ -323,8 +355,21 @@ impl Model {
                 }
             })
         });
-        let _ = jobs.unbounded_send(job);
+        self.sent(jobs.unbounded_send(job))?;
         reply(receiver).await
+    }
+
+    /// Returns an error if a command could not be sent.
+    fn sent<T>(&self, sent: Result<(), TrySendError<T>>) -> Result<(), Error> {
+        sent.map_err(|_| self.gone())
+    }
+
+    /// Returns why there is no worker any more.
+    fn gone(&self) -> Error {
+        match self.inner.is_unloaded.load(Ordering::Relaxed) {
+            true => Error::Unloaded,
+            false => Error::WorkerEnded,
+        }
     }
 
     fn not_a_generator(&self) -> Error {
@@ -350,9 +395,9 @@ impl Model {
             options: Box::new(options),
             events: sender,
         };
-        // If the worker has ended, the command is dropped and the events end with
-        // `Error::WorkerEnded`.
-        let _ = commands.unbounded_send(command);
-        events
+        match self.sent(commands.unbounded_send(command)) {
+            Ok(()) => events,
+            Err(error) => Events::failed(error),
+        }
     }
 }

@@ -15,13 +15,16 @@ use wisp_pipelines::{
 use wisp_session::{InferenceSession, SessionError, Tuning};
 use wisp_types::DeviceInfo;
 
-#[cfg(not(target_arch = "wasm32"))]
-use crate::worker::{self, reply};
 use crate::{
     builder::{LoadProgress, ModelBuilder},
     error::Error,
     model::{Model, ModelInfo},
     notes,
+};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::{
+    events::{CancelOnDrop, Canceller},
+    worker::{self, reply},
 };
 
 /// The files of a model.
@@ -181,7 +184,8 @@ impl OpenModel {
         pollster::block_on(self.load_here())
     }
 
-    /// Like [`Self::load`], but does not block the task: native builds use a separate thread.
+    /// Like [`Self::load`], but does not block the task: native builds use a separate thread, which ends soon after the
+    /// future is dropped.
     ///
     /// # Errors
     ///
@@ -189,10 +193,13 @@ impl OpenModel {
     pub async fn load_async(self) -> Result<Model, Error> {
         #[cfg(not(target_arch = "wasm32"))]
         {
+            let mut model = self;
+            model.builder.abandoned = Canceller::new();
+            let _waits = CancelOnDrop(model.builder.abandoned.clone());
             let (sender, receiver) = futures_channel::oneshot::channel();
             worker::spawn(async move {
-                let _ = sender.send(self.load_here().await);
-            });
+                let _ = sender.send(model.load_here().await);
+            })?;
             reply(receiver).await
         }
         #[cfg(target_arch = "wasm32")]
@@ -204,14 +211,14 @@ impl OpenModel {
         Ok(match loaded {
             Loaded::Generator(generator) => {
                 let info = self.info(&generator);
-                Model::of_generator(info, session, generator)
+                Model::of_generator(info, session, generator)?
             }
             Loaded::Encoder(encoder) => {
                 let info = ModelInfo {
                     is_encoder: true,
                     ..self.described(encoder.limits())
                 };
-                Model::of_encoder(info, session, self.text.clone(), encoder)
+                Model::of_encoder(info, session, self.text.clone(), encoder)?
             }
         })
     }
@@ -248,7 +255,7 @@ impl OpenModel {
             #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
             Files::Candle(files) => self.load_candle(files).await,
         };
-        match self.builder.canceller.is_cancelled() {
+        match self.builder.is_cancelled() {
             true => Err(Error::Cancelled),
             false => loaded,
         }
@@ -262,7 +269,7 @@ impl OpenModel {
         let builder = self.builder.clone();
         let report = move |done, total| {
             builder.report(LoadProgress::Weights { done, total });
-            match builder.canceller.is_cancelled() {
+            match builder.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }

@@ -14,12 +14,13 @@ use futures_channel::{
     oneshot,
 };
 use futures_core::Stream;
+use futures_util::{FutureExt, future::Shared};
 use web_time::Instant;
 use wisp_pipelines::{
     FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEncoder, TextEvent,
     TextGenerator, Utilization,
 };
-use wisp_types::BoxFuture;
+use wisp_types::{BoxFuture, MaybeSend};
 
 use crate::{
     error::Error,
@@ -56,15 +57,34 @@ struct Running {
     empty: bool,
 }
 
+/// Ready, with an error, when a worker has ended and has freed its model.
+pub(crate) type Ended = Shared<oneshot::Receiver<()>>;
+
 /// Starts the worker of an encoder, which runs its jobs one by one.
-pub(crate) fn start_encoder(mut encoder: TextEncoder) -> UnboundedSender<Job<TextEncoder>> {
+///
+/// # Errors
+///
+/// If no thread can be started.
+pub(crate) fn start_encoder(
+    mut encoder: TextEncoder,
+) -> Result<(UnboundedSender<Job<TextEncoder>>, Ended), Error> {
     let (sender, mut receiver) = unbounded::<Job<TextEncoder>>();
-    spawn(async move {
+    let ended = spawn_until(async move {
         while let Some(job) = next(&mut receiver).await {
             job(&mut encoder).await;
         }
-    });
-    sender
+    })?;
+    Ok((sender, ended))
+}
+
+/// Starts a worker; returns when it ends.
+fn spawn_until(work: impl Future<Output = ()> + MaybeSend + 'static) -> Result<Ended, Error> {
+    let (runs, ended) = oneshot::channel::<()>();
+    spawn(async move {
+        work.await;
+        drop(runs);
+    })?;
+    Ok(ended.shared())
 }
 
 /// The utilization of a generator, which its worker writes before each step and before it waits.
@@ -84,7 +104,13 @@ impl SharedUtilization {
 }
 
 /// Starts the worker of a generator.
-pub(crate) fn start(generator: TextGenerator) -> (UnboundedSender<Command>, SharedUtilization) {
+///
+/// # Errors
+///
+/// If no thread can be started.
+pub(crate) fn start(
+    generator: TextGenerator,
+) -> Result<(UnboundedSender<Command>, SharedUtilization, Ended), Error> {
     let (sender, receiver) = unbounded();
     let utilization = SharedUtilization::default();
     let worker = Worker {
@@ -95,8 +121,8 @@ pub(crate) fn start(generator: TextGenerator) -> (UnboundedSender<Command>, Shar
         loads: Vec::new(),
         running: HashMap::new(),
     };
-    spawn(worker.run());
-    (sender, utilization)
+    let ended = spawn_until(worker.run())?;
+    Ok((sender, utilization, ended))
 }
 
 struct Worker {
@@ -337,17 +363,24 @@ pub(crate) async fn reply<T>(receiver: oneshot::Receiver<Result<T, Error>>) -> R
 }
 
 /// Runs a future to completion on a thread of its own.
+///
+/// # Errors
+///
+/// If no thread can be started.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("wisp model".into());
-    // If no thread can be started, the channels close and callers get `Error::WorkerEnded`.
-    let _ = thread.spawn(|| pollster::block_on(work));
+    match thread.spawn(|| pollster::block_on(work)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::NoThread(Arc::new(error))),
+    }
 }
 
 /// Runs a future to completion as a task of the event loop.
 #[cfg(target_arch = "wasm32")]
-pub(crate) fn spawn(work: impl Future<Output = ()> + 'static) {
+pub(crate) fn spawn(work: impl Future<Output = ()> + 'static) -> Result<(), Error> {
     wasm_bindgen_futures::spawn_local(work);
+    Ok(())
 }
 
 /// Does nothing: a thread of its own need not yield to an event loop.

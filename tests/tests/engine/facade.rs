@@ -1,7 +1,9 @@
 //! The facade: what an application does with nothing but `Model`.
 
 use std::{
-    sync::{Arc, Mutex},
+    future::Future,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Waker},
     time::Instant,
 };
 
@@ -329,6 +331,53 @@ fn a_chat_drops_its_oldest_messages_where_the_context_runs_out() {
 }
 
 #[test]
+fn a_long_conversation_is_cut_in_few_steps_to_what_fits() {
+    let model = on_host().context_length(128).load().unwrap();
+    let pairs = (0..2000).flat_map(|turn| {
+        let question = Message::new("user", format!("Question {turn}?"));
+        [question, Message::new("assistant", "Yes.")]
+    });
+    let mut chat = model.chat().system("Be kind.").with_messages(pairs);
+    let answer = chat.send_with("And now?", |answer| answer.max_tokens(2));
+    let prompt_tokens = answer.complete().unwrap().usage.prompt_tokens;
+    // As many questions as there is room for are kept, in their order.
+    let kept = chat.messages();
+    assert_eq!(kept[0].role, "system");
+    assert_eq!(kept[1].role, "user");
+    assert!(kept.len() > 4, "{kept:?}");
+    assert_eq!(chat.dropped().len() + kept.len(), 4003);
+    assert_eq!(chat.dropped()[0].content, "Question 0?");
+    let question = &chat.dropped()[chat.dropped().len() - 2].content;
+    let more = tokens_of(&model, question) + tokens_of(&model, "Yes.");
+    assert!(
+        (64 - more - 20..=64).contains(&prompt_tokens),
+        "{prompt_tokens}"
+    );
+}
+
+fn tokens_of(model: &Model, text: &str) -> usize {
+    model.tokenize(text).unwrap().len()
+}
+
+#[test]
+fn a_chat_continues_from_what_it_has_computed() {
+    let cached = |model: &Model| {
+        let mut chat = model.chat();
+        [0, 1].map(|turn| {
+            let text = format!("Tell me story number {turn} about a fox and a bear. ").repeat(4);
+            let answer = chat.send_with(text, |answer| answer.max_tokens(4));
+            let completion = answer.complete().unwrap();
+            (completion.text, completion.usage.cached_tokens)
+        })
+    };
+    let [first, second] = cached(&on_host().load().unwrap());
+    assert_eq!(first.1, 0);
+    assert!(second.1 >= 32, "{second:?}");
+    let without = cached(&on_host().prefix_caching(false).load().unwrap());
+    assert_eq!(without, [(first.0, 0), (second.0, 0)]);
+}
+
+#[test]
 fn a_message_that_fails_leaves_the_history_as_it_was() {
     let model = on_host().context_length(128).load().unwrap();
     let mut chat = model.chat().system("Be kind.");
@@ -402,6 +451,42 @@ fn the_estimate_is_the_memory_that_loading_takes() {
         difference * 100 <= allocated,
         "{estimate} estimated, {allocated} allocated"
     );
+}
+
+#[test]
+fn unloading_waits_for_requests_and_frees_the_memory() {
+    let device = Device::host(1).unwrap();
+    let model = on_host().opened_device(device.clone()).load().unwrap();
+    assert!(device.allocated().0 > 0);
+    let running = model.generate("Once upon a time").max_tokens(8).events();
+    let other = model.clone();
+    model.unload();
+    assert_eq!(device.allocated().0, 0);
+    assert_eq!(running.blocking().completion().unwrap().tokens.len(), 8);
+    let error = other.generate("The cat").complete().unwrap_err();
+    assert!(matches!(error, Error::Unloaded), "{error:?}");
+    assert!(matches!(other.adapters(), Err(Error::Unloaded)));
+    other.unload();
+}
+
+#[test]
+fn a_load_that_nobody_waits_for_ends() {
+    let (begun, first) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let builder = on_host().on_progress(move |progress| {
+        begun.send(progress).unwrap();
+        // An error after the first time, when the sender is gone.
+        let _ = released.lock().unwrap().recv();
+    });
+    let mut load = Box::pin(builder.load_async());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(load.as_mut().poll(&mut context).is_pending());
+    first.recv().unwrap();
+    drop(load);
+    drop(release);
+    // The callback is dropped with the load.
+    assert_eq!(first.iter().count(), 0);
 }
 
 #[test]
