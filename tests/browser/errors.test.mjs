@@ -105,16 +105,17 @@ test("invalid requests are InvalidRequest errors", async () => {
       () => wisp.completions.create({ prompt: "a ".repeat(5000) }),
       () => wisp.embeddings.create({ input: "x" }),
       () => wisp.chat.completions.create({ messages: "hello" }),
+      () => wisp.embeddings.create({}),
       () => wisp.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url" }] }] }),
     ]) failures.push(await call().then(() => "none", (error) => error.code));
     await wisp.unload();
     return failures;
   });
-  assert.deepEqual(got, Array(15).fill("InvalidRequest"));
+  assert.deepEqual(got, Array(16).fill("InvalidRequest"));
 });
 
 test("parameters that are not supported are named, unless they change nothing", async () => {
-  const wrong = { suffix: "x", min_tokens: 2, best_of: 3, guided_json: {}, reasoning_effort: "low", continue_final_message: true, json_schema: {}, use_beam_search: true };
+  const wrong = { suffix: "x", min_tokens: 2, best_of: 3, guided_json: {}, thinking_budget: 0, continue_final_message: true, json_schema: {}, use_beam_search: true };
   const { refused, dimensions, text } = await run(site.page, async ({ Wisp }, wrong) => {
     const wisp = await Wisp.load();
     const outcome = (call) => call.then(() => "none", ({ code, message }) => `${code}: ${message}`);
@@ -122,7 +123,7 @@ test("parameters that are not supported are named, unless they change nothing", 
     const refused = [];
     for (const [name, value] of Object.entries(wrong)) refused.push(await outcome(ask({ [name]: value })));
     const dimensions = await outcome(wisp.embeddings.create({ input: "x", dimensions: 8 }));
-    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false, functions: [], chat_template_kwargs: {}, seed: -(2 ** 40) });
+    const { choices: [{ text }] } = await ask({ suffix: null, best_of: 1, min_tokens: 0, continue_final_message: false, functions: [], seed: -(2 ** 40) });
     await wisp.unload();
     return { refused, dimensions, text };
   }, wrong);

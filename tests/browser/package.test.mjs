@@ -1,9 +1,9 @@
 // The package: OpenAI's objects, the tokens of native runs, cancellation, and running in a worker or on the page.
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { ALL, blank, golden, json, run, shared } from "./lib/setup.mjs";
+import { ALL, blank, golden, json, PACKAGE, run, shared, TINY } from "./lib/setup.mjs";
 
 /** The files that `cargo test --test browser` writes. */
 const ENCODER = join(process.env.WISP_KERNEL_RECORDS ?? "/nowhere", "encoder");
@@ -12,7 +12,8 @@ const BERT = shared("goldens/bert");
 let site;
 before(async () => {
   const mounts = { "/shared/": shared("models") ?? "/nowhere", "/encoder/": ENCODER, "/bert/": BERT ?? "/nowhere" };
-  site = await blank({ mounts });
+  const virtual = {};
+  site = { ...(await blank({ mounts, virtual })), virtual };
 });
 after(() => site.close());
 
@@ -45,6 +46,7 @@ for (const [name, options] of [
       assert.equal(got[i].finish_reason, "length");
       assert.deepEqual(got[i].usage, {
         prompt_tokens: prompt_tokens.length, completion_tokens: tokens.length, total_tokens: prompt_tokens.length + tokens.length,
+        prompt_tokens_details: { cached_tokens: 0 },
         completion_tokens_details: { reasoning_tokens: 0 },
       });
     });
@@ -227,6 +229,88 @@ test("parts of text, developers' messages and lists of one prompt are read", asy
   });
   assert.deepEqual(chats[1], chats[0]);
   assert.deepEqual(texts, Array(4).fill(texts[0]));
+});
+
+test("the effort of reasoning and variables reach the template", async () => {
+  const bytes = readFileSync(TINY);
+  const begin = bytes.indexOf("{% for message in messages %}");
+  const length = bytes.indexOf("{% endif %}", begin) + "{% endif %}".length - begin;
+  const template = "{{ style }}|{{ enable_thinking }}|{{ reasoning_effort }}{#";
+  bytes.write(template.padEnd(length - 2) + "#}", begin);
+  site.virtual["/variables.gguf"] = { size: bytes.length, read: (start, end) => bytes.subarray(start, end) };
+  const asked = [
+    [{}, "||"],
+    [{ reasoning_effort: "low" }, "|True|low"],
+    [{ reasoning_effort: "none" }, "|False|"],
+    [{ reasoning_effort: null, chat_template_kwargs: null }, "||"],
+    [{ chat_template_kwargs: { enable_thinking: false, style: "a pirate" }, reasoning_effort: "high" }, "a pirate|False|high"],
+  ];
+  const { counts, expected, refused } = await run(site.page, async ({ Wisp }, asked) => {
+    const wisp = await Wisp.load({ model: "/variables.gguf", cache: "none" });
+    const ask = (more) => wisp.chat.completions.create({ messages: [{ role: "user", content: "Hello!" }], max_tokens: 1, ...more });
+    const [counts, expected] = [[], []];
+    for (const [more, text] of asked) {
+      counts.push((await ask(more)).usage.prompt_tokens);
+      expected.push((await wisp.tokenize(text)).length);
+    }
+    const refused = await ask({ reasoning_effort: "huge" }).then(() => "accepted", ({ code, message }) => `${code}: ${message}`);
+    await wisp.unload();
+    return { counts, expected, refused };
+  }, asked);
+  assert.deepEqual(counts, expected);
+  assert.equal(new Set(expected).size, 4, "each text has another number of tokens");
+  assert.match(refused, /^InvalidRequest: .*huge/);
+});
+
+test("completions end after 16 tokens unless they say otherwise, and at tokens that stop them", async () => {
+  const { whole, stopped } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const ask = async (more) => (await wisp.completions.create({ prompt: "Once upon a time", return_token_ids: true, ...more })).choices[0];
+    const whole = await ask({ ignore_eos: true });
+    const stopped = await ask({ stop_token_ids: [whole.token_ids[3]], ignore_eos: true });
+    await wisp.unload();
+    return { whole, stopped };
+  });
+  assert.equal(whole.token_ids.length, 16);
+  assert.equal(whole.finish_reason, "length");
+  assert.deepEqual(stopped.token_ids, whole.token_ids.slice(0, whole.token_ids.indexOf(whole.token_ids[3])));
+  assert.equal(stopped.finish_reason, "stop");
+});
+
+test("a question continues from what the conversation before it has computed", async () => {
+  const rounds = await run(site.page, async ({ Wisp }) => {
+    const rounds = [];
+    for (const prefixCaching of [true, false]) {
+      const wisp = await Wisp.load({ prefixCaching });
+      const messages = [{ role: "user", content: "Tell me a long story about a fox and a bear. ".repeat(4) }];
+      for (let round = 0; round < 2; round++) {
+        const { choices: [{ message }], usage } = await wisp.chat.completions.create({ messages, max_tokens: 8 });
+        messages.push(message, { role: "user", content: "And then?" });
+        rounds.push([message.content, usage.prompt_tokens_details.cached_tokens]);
+      }
+      await wisp.unload();
+    }
+    return rounds;
+  });
+  const [[first, none], [second, cached], ...without] = rounds;
+  assert.equal(none, 0);
+  assert.ok(cached >= 32, `${cached} tokens are cached`);
+  assert.deepEqual(without, [[first, 0], [second, 0]]);
+});
+
+test("a package at another origin starts its worker", async () => {
+  const { serve } = await import("./lib/server.mjs");
+  const cdn = await serve({ mounts: { "/": PACKAGE } });
+  cdn.state.headers = { "Access-Control-Allow-Origin": "*" };
+  const text = await run(site.page, async (_, address) => {
+    const { Wisp } = await import(address);
+    const wisp = await Wisp.load();
+    const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
+    await wisp.unload();
+    return text;
+  }, `${cdn.url}/index.js`);
+  await cdn.close();
+  assert.ok(typeof text === "string" && text.length > 0, JSON.stringify(text));
 });
 
 test("concurrent requests get their own tokens and text", async () => {

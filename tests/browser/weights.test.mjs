@@ -287,6 +287,19 @@ test("safetensors of a hub repository load, then without a network", async (t) =
   for (const got of [first, second]) assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
 });
 
+test("safetensors at an address load, then without a network", async () => {
+  const folder = join(REPOSITORY, "tests/fixtures/goldens/olmo3");
+  const hub = await serveHub();
+  hub.publish(Object.fromEntries(["config.json", "model.safetensors"].map((file) => [file, readFileSync(join(folder, file))])));
+  const { tokens, greedy } = json(join(folder, "golden.json"));
+  const options = { model: `${hub.url}/org/tiny/resolve/main/model.safetensors`, prompt: tokens, new_tokens: greedy.length };
+  const first = await run(site.page, loadOnce, options);
+  await hub.close();
+  const second = await run(site.page, loadOnce, options);
+  await run(site.page, ({ models }) => models.clear());
+  for (const got of [first, second]) assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
+});
+
 test("safetensors load from a folder that is within the chosen one", async () => {
   const folder = join(REPOSITORY, "tests/fixtures/goldens/olmo3");
   for (const file of ["config.json", "model.safetensors"]) {

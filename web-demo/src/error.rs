@@ -62,9 +62,11 @@ fn weight_kind(error: &WeightError) -> &'static str {
 }
 
 /// Names of configuration fields in the library and in JavaScript.
-const NAMES: [(&str, &str); 2] = [
+const NAMES: [(&str, &str); 4] = [
     ("max_length", "maxLength"),
     ("prefill_chunk_size", "maxStepTokens"),
+    ("max_cache_batch_size", "maxBatch"),
+    ("kv_cache_format", "kvCacheFormat"),
 ];
 
 /// Replaces the fields that a message quotes by their names in JavaScript: `` `max_length = 7` `` becomes

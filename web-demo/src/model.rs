@@ -107,6 +107,7 @@ enum RequestEvent {
     Stop,
     End {
         reason: FinishReason,
+        cached_tokens: usize,
         reasoning_tokens: usize,
     },
 }
@@ -143,6 +144,7 @@ impl RequestEvent {
             Event::StopString(_) => RequestEvent::Stop,
             Event::End { reason, usage } => RequestEvent::End {
                 reason,
+                cached_tokens: usage.cached_tokens,
                 reasoning_tokens: usage.reasoning_tokens,
             },
             _ => return None,

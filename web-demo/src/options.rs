@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use wisp_engine::{
     Message, ModelBuilder, SamplingParams,
-    chat::ChatRequest,
+    chat::{ChatRequest, ReasoningEffort},
     device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
     grammar::Constraint,
     pipelines::{
@@ -33,6 +33,8 @@ pub struct LoadOptions {
     max_steps: u64,
     /// The format of the KV cache; `None` for that of the device, `float16`.
     kv_cache_format: Option<KvCacheFormat>,
+    /// Whether requests with a common prefix share its keys and values.
+    prefix_caching: bool,
     /// Whether to use only features and limits that every browser guarantees.
     baseline: bool,
     /// The class of kernels.
@@ -52,6 +54,7 @@ impl Default for LoadOptions {
             max_step_tokens: 128,
             max_steps: 8,
             kv_cache_format: None,
+            prefix_caching: true,
             baseline: false,
             device_class: DeviceClassChoice::Auto,
             precision: Precision::Exact,
@@ -81,6 +84,7 @@ impl LoadOptions {
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = 32;
         config.kv_cache_format = self.kv_cache_format;
+        config.enable_prefix_caching = self.prefix_caching;
         config.precision = self.precision;
         let mut builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
         // A page may keep the tuning of an earlier version, whose kernels were others.
@@ -119,6 +123,7 @@ pub struct RequestOptions {
     log_probs: Option<u32>,
     max_tokens: Option<usize>,
     stop: Vec<String>,
+    stop_tokens: Vec<u32>,
     ignore_eos: bool,
     constraint: Option<ConstraintOption>,
 }
@@ -162,6 +167,7 @@ impl Default for RequestOptions {
             log_probs: None,
             max_tokens: None,
             stop: Vec::new(),
+            stop_tokens: Vec::new(),
             ignore_eos: false,
             constraint: None,
         }
@@ -186,6 +192,7 @@ impl From<RequestOptions> for GenerateOptions {
             },
             max_new_tokens: options.max_tokens,
             stop: options.stop,
+            stop_tokens: options.stop_tokens,
             ignore_eos: options.ignore_eos,
             ..GenerateOptions::default()
         }
@@ -205,6 +212,10 @@ pub struct ChatOptions {
     #[serde(default)]
     tool_choice: serde_json::Value,
     parallel_tool_calls: Option<bool>,
+    reasoning_effort: Option<ReasoningEffort>,
+    /// Variables of the model's chat template.
+    #[serde(default)]
+    chat_template_kwargs: serde_json::Map<String, serde_json::Value>,
 }
 
 impl ChatOptions {
@@ -213,6 +224,10 @@ impl ChatOptions {
         let mut request = ChatRequest::new(self.messages);
         request.control_tokens = ControlTokens::allowed(self.control_tokens);
         request.answer = answer;
+        request.set_variables(self.chat_template_kwargs);
+        if let Some(effort) = self.reasoning_effort {
+            request.set_effort(effort);
+        }
         let tools = match self.tools.is_null() {
             true => Tools::default(),
             false => Tools::from_json(&self.tools)?,

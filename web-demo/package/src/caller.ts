@@ -8,9 +8,21 @@ export interface Caller {
   close(): void;
 }
 
+/** Starts the worker. */
+function start(): Worker {
+  try {
+    return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  } catch {
+    // A script of another origin, such as a CDN's, starts no worker, but one of the page's own imports it.
+    const url = new URL("./worker.js", import.meta.url).href;
+    const script = new Blob([`import ${JSON.stringify(url)};`], { type: "text/javascript" });
+    return new Worker(URL.createObjectURL(script), { type: "module", name: "wisp" });
+  }
+}
+
 /** An engine in a worker. */
 export class WorkerCaller implements Caller {
-  private readonly worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  private readonly worker = start();
   private next = 0;
   private closed = false;
   private readonly open = new Map<number, { emit: Emit | undefined; done: (value: any) => void; fail: (error: unknown) => void }>();

@@ -27,6 +27,9 @@ export interface EngineOptions {
   /** The format of the KV cache. Default: `float16`. `float32` needs twice the memory, and gives the same tokens as
    *  every other device; `q8_0` needs little more than a quarter of that. */
   kvCacheFormat?: "float32" | "float16" | "q8_0";
+  /** Whether requests with a common prefix share its keys and values, as the questions of a chat do. Default: true. Without
+   *  it, layers with a sliding window need memory for the window only. */
+  prefixCaching?: boolean;
   /** Use only features and limits that every browser guarantees. */
   baseline?: boolean;
   /** The class of kernels: those for GPUs, or those for software adapters such as SwiftShader. Both compute the same
@@ -94,7 +97,7 @@ export type RequestEvent =
   /** A stop string ends the request. */
   | { type: "stop" }
   /** The request has ended. */
-  | { type: "end"; reason: "stop" | "length" | "cancelled"; reasoning_tokens: number };
+  | { type: "end"; reason: "stop" | "length" | "cancelled"; cached_tokens: number; reasoning_tokens: number };
 
 /** Bytes in use. */
 export interface Memory {
@@ -187,7 +190,7 @@ export class Core {
       const name = files.name;
       const told = (loaded: number, total: number, note?: string) => {
         if (note === undefined) tell({ loaded, total });
-        else onWarning(new WispError("NoHalfPrecision", note));
+        else onWarning(new WispError(options.precision === "f16" ? "NoHalfPrecision" : "NoEffect", note));
       };
       const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, told);
       tell({ phase: "compiling" });

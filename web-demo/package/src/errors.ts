@@ -9,6 +9,7 @@ export type WispErrorCode =
   | "QuotaExceeded"
   | "NotResumable"
   | "NoHalfPrecision"
+  | "NoEffect"
   | "InvalidRequest"
   | "Internal";
 
@@ -23,6 +24,7 @@ const ADVICE: Record<WispErrorCode, string> = {
   QuotaExceeded: "Delete models that are no longer needed, or make room on the disk.",
   NotResumable: "Keep the page open until the download ends.",
   NoHalfPrecision: "Nothing needs to be done: answers are exact, only slower.",
+  NoEffect: "Nothing needs to be done: an option that was given changes nothing here.",
   InvalidRequest: "Change the request.",
   Internal: "Please report this, with what you did.",
 };

@@ -24,11 +24,11 @@ type Params = Omit<ChatParams, "messages"> | Omit<CompletionParams, "prompt">;
 
 /** Parameters that change answers and are not supported, each with values that change nothing, beside empty ones. */
 const UNSUPPORTED: Record<string, unknown[]> = {
-  add_generation_prompt: [true], allowed_token_ids: [], bad_words: [], best_of: [1], chat_template_kwargs: [],
-  continue_final_message: [], dimensions: [], documents: [], encoding_format: ["float"], function_call: ["none", "auto"],
+  add_generation_prompt: [true], allowed_token_ids: [], bad_words: [], best_of: [1], continue_final_message: [],
+  dimensions: [], documents: [], encoding_format: ["float"], function_call: ["none", "auto"],
   functions: [], grammar: [], guided_choice: [], guided_grammar: [], guided_json: [], guided_regex: [],
-  include_stop_str_in_output: [], json_schema: [], min_tokens: [], prediction: [], prompt_logprobs: [], reasoning_effort: [],
-  stop_token_ids: [], suffix: [], thinking_budget: [], truncate_prompt_tokens: [], use_beam_search: [],
+  include_stop_str_in_output: [], json_schema: [], min_tokens: [], prediction: [], prompt_logprobs: [],
+  suffix: [], thinking_budget: [], truncate_prompt_tokens: [], use_beam_search: [],
 };
 
 /** Those of which an empty value means something. */
@@ -106,6 +106,7 @@ function engineOptions(params: Params): object {
     logProbs: scored(params),
     maxTokens: ("max_completion_tokens" in params ? params.max_completion_tokens : undefined) ?? params.max_tokens,
     stop,
+    stopTokens: params.stop_token_ids,
     ignoreEos: params.ignore_eos,
     constraint: constraint(params),
   };
@@ -138,6 +139,7 @@ export class Generation {
   readonly created = Math.floor(Date.now() / 1000);
   private promptTokens = 0;
   private completionTokens = 0;
+  private cachedTokens = 0;
   private reasoningTokens = 0;
   /** Whether a stop string has ended it. */
   private stopped = false;
@@ -165,6 +167,7 @@ export class Generation {
       prompt_tokens: this.promptTokens,
       completion_tokens: this.completionTokens,
       total_tokens: this.promptTokens + this.completionTokens,
+      prompt_tokens_details: { cached_tokens: this.cachedTokens },
       completion_tokens_details: { reasoning_tokens: this.reasoningTokens },
     };
   }
@@ -244,6 +247,7 @@ export class Generation {
         this.stopped = true;
         break;
       case "end":
+        this.cachedTokens = event.cached_tokens;
         this.reasoningTokens = event.reasoning_tokens;
         queue.push(this.piece({ finish: this.finish(event.reason) }));
         break;

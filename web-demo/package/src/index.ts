@@ -94,6 +94,9 @@ function filled(messages: ChatMessage[]): ChatMessage[] {
 
 const isToken = (value: unknown) => Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 32;
 
+/** The most new tokens of a completion that says nothing about them, as in OpenAI's API. */
+const COMPLETION_TOKENS = 16;
+
 /** Returns the prompt of a completion, which may be the only one of a list. */
 function onlyPrompt(given: unknown): string | number[] {
   const isList = Array.isArray(given) && (typeof given[0] === "string" || Array.isArray(given[0]));
@@ -199,9 +202,12 @@ export class Wisp {
   }
 
   private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
-    const { messages, tools, tool_choice, parallel_tool_calls, allow_control_tokens: control_tokens = false } = params;
-    const prompt = { chat: { messages: filled(messages), control_tokens, tools, tool_choice, parallel_tool_calls } };
-    const run = new Generation(this.caller, "chatcmpl", prompt, params, request);
+    const { tools, tool_choice, parallel_tool_calls, reasoning_effort } = params;
+    const chat = {
+      messages: filled(params.messages), tools, tool_choice, parallel_tool_calls, reasoning_effort,
+      chat_template_kwargs: params.chat_template_kwargs ?? {}, control_tokens: params.allow_control_tokens ?? false,
+    };
+    const run = new Generation(this.caller, "chatcmpl", { chat }, params, request);
     if (params.stream) return this.chatChunks(run, params);
     const { text, reasoning, calls, finish, tokens, scores } = await run.whole();
     const message: AnswerMessage = {
@@ -247,7 +253,8 @@ export class Wisp {
   private async createCompletion(params: CompletionParams, request: RequestOptions = {}): Promise<unknown> {
     const prompt = onlyPrompt(params.prompt);
     const given = typeof prompt === "string" ? { text: prompt } : { tokens: prompt };
-    const run = new Generation(this.caller, "cmpl", given, params, request);
+    const limited = { ...params, max_tokens: params.max_tokens ?? COMPLETION_TOKENS };
+    const run = new Generation(this.caller, "cmpl", given, limited, request);
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
     if (params.stream) return this.completionPieces(run, params, echo);
     const { text, finish, tokens, offsets, scores } = await run.whole();
@@ -279,6 +286,9 @@ export class Wisp {
   private async createEmbeddings(params: EmbeddingParams): Promise<Embeddings> {
     refuse(params);
     const { input } = params;
+    if (typeof input !== "string" && !Array.isArray(input)) {
+      throw new WispError("InvalidRequest", "input must be a text, a list of texts, or tokens");
+    }
     const alone = typeof input === "string" || typeof input[0] === "number";
     const inputs = alone ? [input] : [...input];
     const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs });

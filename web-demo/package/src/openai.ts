@@ -29,6 +29,9 @@ export interface Tool {
 /** Whether the model must call a tool: it decides, it must not, it must, or it must call this one. */
 export type ToolChoice = "auto" | "none" | "required" | { type: "function"; function: { name: string } };
 
+/** How much a model thinks. */
+export type ReasoningEffort = "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
+
 /** A call of a tool by the model. */
 export interface ToolCall {
   id: string;
@@ -85,8 +88,11 @@ export interface GenerateParams {
   logit_bias?: Record<string, number> | null;
   /** Equal seeds sample equal tokens. Default and -1: random. */
   seed?: number | null;
+  /** The most tokens of the answer. Default: of a chat, as many as the context has room for; of a completion 16. */
   max_tokens?: number | null;
   stop?: string | string[] | null;
+  /** Extension of vLLM: tokens that end the answer besides the model's own, also with `ignore_eos`. */
+  stop_token_ids?: number[] | null;
   response_format?: ResponseFormat | null;
   /** Extension of vLLM: what the answer must match. */
   structured_outputs?: StructuredOutputs | null;
@@ -113,6 +119,10 @@ export interface ChatParams extends GenerateParams {
   tool_choice?: ToolChoice | null;
   /** Whether an answer may have several calls. Default: true. */
   parallel_tool_calls?: boolean | null;
+  /** How much the model thinks before it answers, if its chat template can tell it; `none` switches thinking off. */
+  reasoning_effort?: ReasoningEffort | null;
+  /** Extension: variables of the model's chat template, such as `enable_thinking`. */
+  chat_template_kwargs?: Record<string, unknown> | null;
   /** Extension: parse control tokens in messages, such as `<|im_end|>`. Default: false, they are plain text. */
   allow_control_tokens?: boolean;
   stream?: boolean | null;
@@ -143,6 +153,10 @@ export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
+  prompt_tokens_details: {
+    /** Tokens that the prefix cache held. */
+    cached_tokens: number;
+  };
   completion_tokens_details: {
     /** Tokens of the model's thoughts. */
     reasoning_tokens: number;

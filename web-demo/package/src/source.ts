@@ -1,4 +1,4 @@
-import { models } from "./cache.js";
+import { CachedFile, models } from "./cache.js";
 import { WispError } from "./errors.js";
 import { type FetchOptions, HttpFile, LocalFile, type SourceFile } from "./files.js";
 
@@ -156,11 +156,14 @@ async function openLayout(
   let weights = [...urls];
   const index = urls.find((url) => new URL(url).pathname.endsWith(INDEX));
   if (index) weights = (await shards(index, options)).map(beside);
+  // Weights are stored after the other files, so those that are not stored then do not exist.
+  const [first] = weights;
+  const isStored = first !== undefined && options.cache !== "none" && (await CachedFile.open(first))?.known !== undefined;
+  const found = await Promise.all(optionals.map((file) => optional(beside(file), options, isStored)));
   const texts: OpenModel["texts"] = {};
-  for (const file of optionals) {
-    const text = await optional(beside(file), options);
-    if (text) texts[file] = text;
-  }
+  optionals.forEach((file, i) => {
+    if (found[i]) texts[file] = found[i];
+  });
   return { name, weights: await openAll(weights, options), texts };
 }
 
@@ -180,8 +183,8 @@ async function shards(index: string, options: FetchOptions): Promise<string[]> {
   }
 }
 
-/** Reads a small optional file. */
-async function optional(url: string, options: FetchOptions): Promise<Uint8Array | undefined> {
+/** Reads a small optional file. One of a stored model is not missed if it cannot be fetched. */
+async function optional(url: string, options: FetchOptions, isStored: boolean): Promise<Uint8Array | undefined> {
   try {
     const file = await HttpFile.openText(url, options);
     const text = await file.text();
@@ -189,6 +192,7 @@ async function optional(url: string, options: FetchOptions): Promise<Uint8Array 
     return text;
   } catch (error) {
     if (error instanceof WispError && /HTTP status 40[134]/.test(error.message)) return undefined;
+    if (isStored && error instanceof WispError && error.code === "Network") return undefined;
     throw error;
   }
 }
