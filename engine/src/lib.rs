@@ -186,6 +186,9 @@ pub use generate::Generate;
 pub use model::{Model, ModelInfo};
 pub use open_model::OpenModel;
 pub use rerank::Reranker;
+#[cfg(feature = "schemars")]
+pub use schemars;
+pub use serde_json;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling, Relevance, Remedy,

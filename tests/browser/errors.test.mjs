@@ -132,6 +132,22 @@ test("parameters that are not supported are named, unless they change nothing", 
   assert.ok(text.length > 0);
 });
 
+test("a stream's parameters are checked before it begins, and signals stop measurements", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const outcome = (call) => call.then(() => "none", ({ code }) => code);
+    const streamed = await outcome(wisp.completions.create({ prompt: "x", n: 2, stream: true }));
+    const controller = new AbortController();
+    const measured = outcome(wisp.bench({ runs: 100 }, { signal: controller.signal }));
+    const tuned = outcome(wisp.tune({ seconds: 1 }, { signal: AbortSignal.abort() }));
+    controller.abort();
+    const got = [streamed, await measured, await tuned];
+    await wisp.unload();
+    return got;
+  });
+  assert.deepEqual(got, ["InvalidRequest", "Aborted", "Aborted"]);
+});
+
 test("requests after an unload are InvalidRequest errors, and a second unload resolves", async () => {
   const got = await run(site.page, async ({ Wisp }) => {
     const codes = [];

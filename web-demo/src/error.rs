@@ -46,6 +46,8 @@ fn pipeline_kind(error: &PipelineError) -> &'static str {
         | PipelineError::Sampling(_)
         | PipelineError::Encode(_)
         | PipelineError::UnknownToken { .. }
+        | PipelineError::Config(_)
+        | PipelineError::Limits { .. }
         | PipelineError::Architecture(
             ArchitectureError::NotADecoder { .. } | ArchitectureError::NotAnEncoder { .. },
         ) => "InvalidRequest",

@@ -8,8 +8,8 @@ use std::{
 };
 
 use wisp_engine::{
-    Canceller, Chat, Completion, Error, Event, FinishReason, LoadProgress, Message, Model,
-    ModelBuilder,
+    Answer, Canceller, Chat, Completion, Error, Event, Events, FinishReason, LoadProgress, Message,
+    Model, ModelBuilder,
     device::Device,
     pipelines::{
         ModelInputs, ModelLimits, ModelOutputs, PipelineConfig, PipelineError, PipelineModel,
@@ -353,6 +353,17 @@ fn a_long_conversation_is_cut_in_few_steps_to_what_fits() {
         (64 - more - 20..=64).contains(&prompt_tokens),
         "{prompt_tokens}"
     );
+}
+
+#[test]
+fn threads_share_models_chats_and_events() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Model>();
+    is_shared::<ModelBuilder>();
+    is_shared::<Chat>();
+    is_shared::<Answer<'_>>();
+    is_shared::<Events>();
+    is_shared::<Error>();
 }
 
 fn tokens_of(model: &Model, text: &str) -> usize {

@@ -117,6 +117,19 @@ let module: Promise<unknown> | undefined;
 /** Ends with the last load on this thread. Loads run one after the other: see `device` of gpu.ts. */
 let lastLoad: Promise<unknown> = Promise.resolve();
 
+/** Returns what a call returns, or rejects when the signal is aborted: what has begun ends by itself. */
+async function until<T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+  check(signal);
+  let stop = () => {};
+  const stopped = new Promise<never>((_, reject) => (stop = () => reject(new WispError("Aborted", "stopped"))));
+  signal.addEventListener("abort", stop);
+  try {
+    return await Promise.race([call(), stopped]);
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
 /** The engine, in a worker or on the page's thread. Its methods are called by name. */
 export class Core {
   private model: Model | undefined;
@@ -128,11 +141,11 @@ export class Core {
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: async (args) => this.loaded().embed(JSON.stringify(args.inputs)),
+    embed: (args, _, signal) => until(signal, () => this.loaded().embed(JSON.stringify(args.inputs))),
     encode: async (args) => this.loaded().encode(args.text, args.special),
     decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
-    tune: async (args) => JSON.parse(await this.loaded().tune(JSON.stringify(args))),
-    bench: async (args) => JSON.parse(await this.loaded().bench(JSON.stringify(args))),
+    tune: async (args, _, signal) => JSON.parse(await until(signal, () => this.loaded().tune(JSON.stringify(args)))),
+    bench: async (args, _, signal) => JSON.parse(await until(signal, () => this.loaded().bench(JSON.stringify(args)))),
     memory: () => this.memory(),
     unload: () => this.unload(),
   };

@@ -151,7 +151,9 @@ export class Generation {
   private readonly tokens: number[] = [];
   private readonly offsets: number[] = [];
   private readonly scores: TokenLogprob[] = [];
+  private readonly options: object;
 
+  /** Throws if a parameter is invalid or not supported. */
   constructor(
     private readonly caller: Caller,
     kind: string,
@@ -159,6 +161,7 @@ export class Generation {
     private readonly params: Params,
     private readonly request: RequestOptions,
   ) {
+    this.options = engineOptions(params);
     this.id = `${kind}-${crypto.randomUUID().replaceAll("-", "")}`;
   }
 
@@ -200,7 +203,7 @@ export class Generation {
       this.take(event as RequestEvent, queue);
       wake();
     };
-    const args = { prompt: this.prompt, options: engineOptions(this.params) };
+    const args = { prompt: this.prompt, options: this.options };
     this.caller.call("generate", args, emit, controller.signal).then(
       () => (ended = {}),
       (error: unknown) => (ended = { error: WispError.from(error) }),

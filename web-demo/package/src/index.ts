@@ -181,13 +181,15 @@ export class Wisp {
   }
 
   /** Measures the speed of the model. */
-  async bench({ promptTokens = 32, newTokens = 32, runs = 3 }: BenchOptions = {}): Promise<BenchReport> {
-    return this.caller.call("bench", { promptTokens, newTokens, runs });
+  async bench(
+    { promptTokens = 32, newTokens = 32, runs = 3 }: BenchOptions = {}, { signal }: RequestOptions = {},
+  ): Promise<BenchReport> {
+    return this.caller.call("bench", { promptTokens, newTokens, runs }, undefined, signal);
   }
 
   /** Measures which kernels are fastest on this GPU, for about `seconds` (default: 30). Other requests wait meanwhile. */
-  async tune({ seconds = 30 }: { seconds?: number } = {}): Promise<TuneReport> {
-    return this.caller.call("tune", { seconds });
+  async tune({ seconds = 30 }: { seconds?: number } = {}, { signal }: RequestOptions = {}): Promise<TuneReport> {
+    return this.caller.call("tune", { seconds }, undefined, signal);
   }
 
   /** Returns the memory in use, in bytes. */
@@ -283,7 +285,7 @@ export class Wisp {
     }
   }
 
-  private async createEmbeddings(params: EmbeddingParams): Promise<Embeddings> {
+  private async createEmbeddings(params: EmbeddingParams, { signal }: RequestOptions = {}): Promise<Embeddings> {
     refuse(params);
     const { input } = params;
     if (typeof input !== "string" && !Array.isArray(input)) {
@@ -291,7 +293,7 @@ export class Wisp {
     }
     const alone = typeof input === "string" || typeof input[0] === "number";
     const inputs = alone ? [input] : [...input];
-    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs });
+    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs }, undefined, signal);
     const width = numbers.length / Math.max(inputs.length, 1);
     return {
       object: "list",

@@ -87,7 +87,7 @@ pub(super) enum Step {
 }
 
 /// The parser of a payload: what stands behind the marker of a call, one call or several.
-pub(super) trait Payload: std::fmt::Debug + Send {
+pub(super) trait Payload: std::fmt::Debug + Send + Sync {
     /// Takes the next character.
     fn push(&mut self, character: char, calls: &mut Calls) -> Step;
 }
