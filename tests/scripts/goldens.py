@@ -384,6 +384,8 @@ DECODERS["nemotron-h-moe"] = T.NemotronHConfig(
     **{**NEMOTRON, "mamba_num_heads": 4}, layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
     n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, moe_latent_size=22, n_group=3,
     moe_shared_expert_intermediate_size=26, routed_scaling_factor=1.5, topk_group=2, time_step_min=0.7,
+    # On CPUs, transformers takes the one above as the limit; this one is what GPUs take.
+    time_step_limit=(0.7, float("inf")),
 )
 DECODERS["phimoe"] = T.PhimoeConfig(
     # A short trained context, which the prompt passes. Transformers takes the long context's factor on cosine and sine

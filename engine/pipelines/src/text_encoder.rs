@@ -33,7 +33,7 @@ pub use tokens::{EncoderTokenizer, TokenizedText};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodeOptions {
     /// How the tokens' hidden states are combined into one vector. `None` uses the method that the
-    /// model's files specify, or else the mean; a decoder's are those of the last token.
+    /// model's files specify, or else the mean, but the last token's where attention is causal.
     pub pooling: Option<Pooling>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,

@@ -43,6 +43,7 @@ pub mod chat;
 pub mod chat_template;
 pub mod grammar;
 mod json_depth;
+pub mod python_json;
 pub mod reasoning;
 pub mod tokenizer;
 pub mod tools;

@@ -1,6 +1,6 @@
 //! Decoders and others that embed texts, score them or judge documents.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,14 +26,20 @@ fn embeddings(model: &Path, place: TestDevice, flags: &[&str]) -> Vec<Vec<f32>> 
     serde_json::from_value(json["embeddings"].clone()).unwrap()
 }
 
+/// Returns the hidden states of a text's tokens.
+fn hidden_states(model: &Path, place: TestDevice, text: &str) -> Vec<Vec<f32>> {
+    let json = encode(model, place, &["--tokens", text, "--pooling", "none"]);
+    let mut hidden: Vec<Vec<Vec<f32>>> = serde_json::from_value(json["hidden"].clone()).unwrap();
+    hidden.remove(0)
+}
+
 /// The embedding of a text alone, and in a batch between other texts.
 fn embeddings_match_transformers(place: TestDevice) {
     for_each(EMBEDDERS, |name, directory, golden: &EncoderGolden| {
         let what = format!("{name} on {place:?}");
         let text = ids(&golden.tokens);
-        let json = encode(directory, place, &["--tokens", &text, "--pooling", "none"]);
-        let hidden: Vec<Vec<Vec<f32>>> = serde_json::from_value(json["hidden"].clone()).unwrap();
-        assert_rows_close(&what, &hidden[0], &golden.last_hidden_state);
+        let hidden = hidden_states(directory, place, &text);
+        assert_rows_close(&what, &hidden, &golden.last_hidden_state);
         let expected = vec![golden.embedding.clone(); 2];
         let texts = ["--tokens", &text, "--tokens", "5,6", "--tokens", &text];
         let mut got = embeddings(directory, place, &texts);
@@ -95,6 +101,65 @@ fn decoders_embed_texts_by_their_last_token() {
     );
 }
 
+/// Copies a model without its list of modules, with another field of its configuration.
+fn with_field(directory: &Path, key: &str, value: Value) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    copy(directory, folder.path(), &["modules.json"]);
+    let text = std::fs::read(directory.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    config[key] = value;
+    write_json(folder.path(), "config.json", &config);
+    folder
+}
+
+/// Checks that a model generates no text, and returns the error.
+fn refused(model: &Path) -> String {
+    let model = model.to_str().unwrap();
+    run(["generate", "--model", model, "--tokens", "3"]).failed("a model that embeds texts")
+}
+
+/// Converts a model, and returns the path of the new file.
+fn converted(model: &Path, folder: &Path) -> PathBuf {
+    let out = folder.join("model.gguf");
+    let [from, to] = [model, &out].map(|path| path.to_str().unwrap());
+    let args = ["convert", "--model", from, "--out", to, "--encoding", "f32"];
+    run(args).succeeded();
+    out
+}
+
+#[test]
+fn tokens_attend_to_later_ones_where_attention_is_not_causal() {
+    for_each(&["qwen3-embedding"], |name, directory, _: &Value| {
+        let folder = with_field(directory, "is_causal", json!(false));
+        let line = refused(folder.path());
+        assert!(line.contains("`is_causal` is false"), "{line}");
+        let states = |model: &Path, text| hidden_states(model, TestDevice::Host, text);
+        let expected = states(folder.path(), "3,5,9");
+        assert_ne!(states(folder.path(), "3,5,7")[0], expected[0]);
+        let out = tempfile::tempdir().unwrap();
+        let gguf = converted(folder.path(), out.path());
+        assert_rows_close(name, &states(&gguf, "3,5,9"), &expected);
+    });
+}
+
+#[test]
+fn decoders_without_an_output_layer_embed_texts_by_their_last_token() {
+    for_each(
+        &["qwen3-embedding"],
+        |name, directory, golden: &EncoderGolden| {
+            let folder = with_field(directory, "architectures", json!(["Qwen3Model"]));
+            let line = refused(folder.path());
+            assert!(line.contains("is an encoder"), "{line}");
+            let (out, text) = (tempfile::tempdir().unwrap(), ids(&golden.tokens));
+            let gguf = converted(folder.path(), out.path());
+            for model in [folder.path(), &gguf] {
+                let got = embeddings(model, TestDevice::Host, &["--tokens", &text]);
+                assert_rows_close(name, &got, std::slice::from_ref(&golden.embedding));
+            }
+        },
+    );
+}
+
 #[test]
 fn embedders_in_gguf_keep_their_pooling() {
     for_each(EMBEDDERS, |name, directory, golden: &EncoderGolden| {
@@ -126,15 +191,8 @@ fn embedders_in_gguf_keep_their_pooling() {
                 "f32",
             ];
             run(convert).succeeded();
-            let text = ids(&golden.tokens);
-            let json = encode(
-                &out,
-                TestDevice::Host,
-                &["--tokens", &text, "--pooling", "none"],
-            );
-            let hidden: Vec<Vec<Vec<f32>>> =
-                serde_json::from_value(json["hidden"].clone()).unwrap();
-            assert_rows_close(name, &hidden[0], &golden.last_hidden_state);
+            let hidden = hidden_states(&out, TestDevice::Host, &ids(&golden.tokens));
+            assert_rows_close(name, &hidden, &golden.last_hidden_state);
             return;
         }
         run(convert).succeeded();

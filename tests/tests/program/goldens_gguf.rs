@@ -11,12 +11,12 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use wisp_engine::weights::{
-    Encoding,
+    Checkpoint, Encoding, WeightSource,
     gguf::{Array, Value},
 };
 use wisp_tests::{
     gguf_writer::GgufWriter,
-    goldens::directory,
+    goldens::{directory, golden},
     on_every_device_and_class,
     program::{TestDevice, assert_rows_close, generate, logits},
     sample,
@@ -489,3 +489,34 @@ fn gguf_logits_and_tokens_match_transformers(place: TestDevice) {
 }
 
 on_every_device_and_class!(by case: gguf_logits_and_tokens_match_transformers);
+
+/// The first files of Mixtral have a tensor for each expert.
+#[test]
+fn experts_in_tensors_of_their_own_match_transformers() {
+    let mut conversions = CONVERSIONS.iter();
+    let conversion = conversions.find(|conversion| conversion.golden == "mixtral");
+    let conversion = conversion.unwrap();
+    let Some((directory, golden)) = golden::<Golden>(conversion.golden) else {
+        return;
+    };
+    let config = std::fs::read(directory.join("config.json")).unwrap();
+    let mut writer = metadata(conversion, &serde_json::from_slice(&config).unwrap());
+    let stacked = Checkpoint::from_bytes("model.gguf", gguf(conversion, &directory)).unwrap();
+    for tensor in stacked.tensors() {
+        let bytes = stacked.bytes(&tensor.name, 0..tensor.len).unwrap();
+        let Some((stem, _)) = tensor.name.split_once("_exps.") else {
+            writer = writer.tensor(&tensor.name, Encoding::F32, &tensor.shape, &bytes);
+            continue;
+        };
+        let size = bytes.len() / tensor.shape[0] as usize;
+        for (expert, bytes) in bytes.chunks(size).enumerate() {
+            let name = format!("{stem}.{expert}.weight");
+            writer = writer.tensor(&name, Encoding::F32, &tensor.shape[1..], bytes);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, writer.write()).unwrap();
+    let got = logits(Some(&path), TestDevice::Host, &golden.tokens, &[]);
+    assert_rows_close("experts apart", &got, &golden.logits);
+}

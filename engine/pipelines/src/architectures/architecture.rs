@@ -24,6 +24,7 @@ type GgufValue = Arc<dyn Fn(&DecoderSpec) -> Option<Value> + Send + Sync>;
 pub struct Architecture {
     pub(super) name: Text,
     pub(super) config_classes: Vec<Text>,
+    backbone_classes: Vec<Text>,
     pub(super) config_defaults: Text,
     pub(super) config_keys: Vec<(Text, Text)>,
     pub(super) gguf_name: Option<Text>,
@@ -61,6 +62,7 @@ impl Architecture {
         let architecture = Architecture {
             name: name.into(),
             config_classes: Vec::new(),
+            backbone_classes: Vec::new(),
             config_defaults: "{}".into(),
             config_keys: Vec::new(),
             gguf_name: None,
@@ -90,6 +92,7 @@ impl Architecture {
         Architecture {
             name: name.into(),
             config_classes: Vec::new(),
+            backbone_classes: Vec::new(),
             gguf_name: None,
             gguf_aliases: Vec::new(),
             ..self.clone()
@@ -100,6 +103,14 @@ impl Architecture {
     #[must_use]
     pub fn config_classes<T: Into<Text>>(mut self, classes: impl IntoIterator<Item = T>) -> Self {
         self.config_classes = classes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets further names under `architectures` in `config.json`: those of decoders that transformers saved without an
+    /// output layer. Such checkpoints embed texts.
+    #[must_use]
+    pub fn backbone_classes<T: Into<Text>>(mut self, classes: impl IntoIterator<Item = T>) -> Self {
+        self.backbone_classes = classes.into_iter().map(Into::into).collect();
         self
     }
 
@@ -250,8 +261,14 @@ impl Architecture {
     }
 
     /// The names under `architectures` in `config.json` by which a checkpoint is recognized.
-    pub fn classes(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.config_classes.iter().map(AsRef::as_ref)
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        let classes = self.config_classes.iter().chain(&self.backbone_classes);
+        classes.map(AsRef::as_ref)
+    }
+
+    /// True if a class is that of decoders without an output layer.
+    pub(super) fn is_backbone(&self, class: &str) -> bool {
+        self.backbone_classes.iter().any(|own| own == class)
     }
 
     /// The `general.architecture` by which a GGUF file is recognized; `None` if no file is.

@@ -45,6 +45,8 @@ mod gguf_metadata;
 mod hf_config;
 mod recognition;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 pub use architecture::Architecture;
 pub use error::{ArchitectureError, RegisterError};

@@ -11,7 +11,13 @@ use super::{
     hf_config::HfConfig,
     registry::{self, registered},
 };
-use crate::spec::{DecoderSpec, EncoderSpec, TensorNames};
+use crate::spec::{DecoderSpec, EncoderSpec, TensorNames, in_layer};
+
+/// The field of `config.json` that is false if the tokens of a decoder attend to later ones as well.
+const IS_CAUSAL: &str = "is_causal";
+
+/// The same in GGUF, after the architecture.
+const GGUF_IS_CAUSAL: &str = "attention.causal";
 
 /// What a checkpoint is: its architecture, what it computes and what it calls its tensors.
 #[derive(Clone, Debug)]
@@ -22,6 +28,8 @@ pub struct ModelSpec {
     pub spec: DecoderSpec,
     /// True if the checkpoint is in GGUF, which has tensor names of its own.
     is_gguf: bool,
+    /// True if it is one of the first GGUF files of models with experts, which have a tensor for each expert.
+    splits_experts: bool,
     /// True if the architecture itself rotates neighbours (GLM-4), so that no layout reorders the rows
     /// of queries and keys.
     rotates_neighbours: bool,
@@ -54,10 +62,20 @@ impl ModelSpec {
         };
         let architecture = found.architecture.clone();
         let config = config.completed(&architecture.config_keys, found.defaults.clone())?;
+        let mut spec = architecture.read_config(&config)?;
+        if config.optional_bool(IS_CAUSAL)? == Some(false) {
+            attend_to_whole_texts(&mut spec, IS_CAUSAL).map_err(|problem| config.error(problem))?;
+        }
+        if classes.iter().any(|class| architecture.is_backbone(class)) {
+            spec.embed_texts();
+            // There is no output layer.
+            spec.tied = true;
+        }
         Ok(ModelSpec {
-            spec: architecture.read_config(&config)?,
+            spec,
             architecture,
             is_gguf: false,
+            splits_experts: false,
             rotates_neighbours: false,
         })
     }
@@ -82,6 +100,10 @@ impl ModelSpec {
             });
         };
         let mut spec = architecture.read_gguf(&metadata)?;
+        if metadata.optional_bool(GGUF_IS_CAUSAL)? == Some(false) {
+            let set = attend_to_whole_texts(&mut spec, GGUF_IS_CAUSAL);
+            set.map_err(|problem| metadata.error(problem))?;
+        }
         // Only models that embed texts have a pooling.
         if metadata
             .optional_u32("pooling_type")?
@@ -89,19 +111,23 @@ impl ModelSpec {
         {
             spec.embed_texts();
         }
+        let split = TensorNames::gguf_with_split_experts();
+        let first_expert = in_layer(&in_layer(&split.expert_gate, 0), 0);
         Ok(ModelSpec {
             rotates_neighbours: spec.rope_interleaved && !architecture.gguf_interleaved_rope,
             spec,
             architecture,
             is_gguf: true,
+            splits_experts: metadata.has_weight(&first_expert),
         })
     }
 
     /// Returns what the checkpoint calls its tensors.
     pub fn tensor_names(&self) -> &TensorNames {
-        match self.is_gguf {
-            true => self.architecture.gguf_names(),
-            false => self.architecture.hf_tensor_names(),
+        match (self.is_gguf, self.splits_experts) {
+            (true, true) => TensorNames::gguf_with_split_experts(),
+            (true, false) => self.architecture.gguf_names(),
+            (false, _) => self.architecture.hf_tensor_names(),
         }
     }
 
@@ -124,11 +150,21 @@ impl ModelSpec {
     pub fn decoder(&self) -> Result<&DecoderSpec, ArchitectureError> {
         match self.spec.encoder {
             None => Ok(&self.spec),
-            Some(_) => Err(ArchitectureError::NotADecoder {
+            Some(encoder) => Err(ArchitectureError::NotADecoder {
                 architecture: self.architecture.name().into(),
+                field: self.non_causal_field(encoder),
                 decoders: first_classes(false),
             }),
         }
+    }
+
+    /// Returns the field that makes an encoder of the checkpoint of a decoder.
+    fn non_causal_field(&self, encoder: EncoderSpec) -> Option<&'static str> {
+        let field = match self.is_gguf {
+            true => GGUF_IS_CAUSAL,
+            false => IS_CAUSAL,
+        };
+        (!encoder.causal && !self.architecture.is_encoder()).then_some(field)
     }
 
     /// Returns the spec of an encoder.
@@ -144,6 +180,30 @@ impl ModelSpec {
                 encoders: first_classes(true),
             }),
         }
+    }
+}
+
+/// Makes an encoder of a decoder whose tokens attend to later ones, as `field` says.
+///
+/// # Errors
+///
+/// Why that is not supported, as a sentence.
+fn attend_to_whole_texts(spec: &mut DecoderSpec, field: &str) -> Result<(), String> {
+    let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
+    match spec.encoder {
+        Some(encoder) if !encoder.causal => Ok(()),
+        None if !has_windows => {
+            spec.encoder = Some(EncoderSpec {
+                causal: false,
+                ..EncoderSpec::causal()
+            });
+            // The output layer is of no use.
+            spec.tied = true;
+            Ok(())
+        }
+        _ => Err(format!(
+            "`{field}` is false, which is supported only in decoders without windows"
+        )),
     }
 }
 
@@ -168,7 +228,8 @@ mod tests {
                 let model_spec = ModelSpec::from_config(&config).unwrap();
                 assert_eq!(model_spec.architecture.name(), architecture.name());
                 model_spec.spec.check().unwrap();
-                assert_eq!(model_spec.spec.encoder.is_some(), architecture.is_encoder());
+                let embeds = architecture.is_encoder() || architecture.is_backbone(class);
+                assert_eq!(model_spec.spec.encoder.is_some(), embeds, "{class}");
             }
         }
     }
@@ -182,7 +243,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("MistralForCausalLM, MixtralForCausalLM"),
+            text.contains("MistralForCausalLM, MistralModel, MixtralForCausalLM"),
             "{text}"
         );
     }

@@ -49,7 +49,7 @@ fn add(
         }
     }
     let has_gguf = architecture.recognized_in_gguf().next().is_some();
-    if !has_gguf && architecture.classes().len() == 0 {
+    if !has_gguf && architecture.classes().next().is_none() {
         return Err(RegisterError::Unrecognizable { name: name.into() });
     }
     let defaults = serde_json::from_str(&architecture.config_defaults);

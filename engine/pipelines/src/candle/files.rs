@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::Value;
-use wisp_text::tokenizer::{Tokenizer, TokenizerError};
+use wisp_text::{
+    python_json,
+    tokenizer::{Tokenizer, TokenizerError},
+};
 use wisp_weights::Checkpoint;
 
 use super::error::CandleError;
@@ -57,10 +60,11 @@ impl CandleFiles {
         let beside = checkpoint.directory().unwrap_or(Path::new("."));
         let directory = directory.unwrap_or(beside);
         let text = read_config(directory)?;
-        let config = serde_json::from_str(&text).map_err(|error| ModelFilesError::File {
-            file: "config.json".into(),
-            problem: error.to_string(),
-        })?;
+        let config =
+            python_json::parse(text.as_bytes()).map_err(|error| ModelFilesError::File {
+                file: "config.json".into(),
+                problem: error.to_string(),
+            })?;
         let tokenizer = Tokenizer::from_dir(directory);
         let generation = read_generation_config(directory)?;
         let stop_tokens = stop_tokens(&tokenizer, &text, generation.as_deref());

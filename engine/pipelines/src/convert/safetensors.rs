@@ -10,8 +10,8 @@ use safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
-use serde_json::Value;
 use wisp_files::{FileKind, read_small, temporary_folder};
+use wisp_text::python_json;
 use wisp_types::Encoding;
 use wisp_weights::{StoredEncoding, Views, WeightSource};
 
@@ -189,7 +189,7 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
         Some(Encoding::BF16) => "bfloat16",
         Some(_) => "float32",
     };
-    let mut config: Value = serde_json::from_slice(&read_small(from, FileKind::Config)?)?;
+    let mut config = python_json::parse(&read_small(from, FileKind::Config)?)?;
     // The key is `dtype` since transformers 5.
     let key = match config["torch_dtype"].is_null() {
         true => "dtype",
@@ -201,5 +201,24 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
             fields.remove(key);
         }
     }
-    fs::write(to, serde_json::to_vec_pretty(&config)?)
+    fs::write(to, python_json::write(&config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// transformers 4 does not know the objects that transformers 5 writes instead.
+    #[test]
+    fn configurations_keep_infinite_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        let config =
+            r#"{"dtype": "bfloat16", "quantization_config": {}, "limit": [0.0, Infinity]}"#;
+        fs::write(&from, config).unwrap();
+        copy_config(&from, &to, Some(Encoding::F32)).unwrap();
+        let written = fs::read_to_string(&to).unwrap();
+        let written: String = written.split_whitespace().collect();
+        assert_eq!(written, r#"{"dtype":"float32","limit":[0.0,Infinity]}"#);
+    }
 }

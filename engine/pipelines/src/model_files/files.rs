@@ -8,6 +8,7 @@ use wisp_files::{FileKind, read_small_text};
 use wisp_text::{
     chat::ChatRequest,
     chat_template::Message,
+    python_json,
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
 };
 use wisp_weights::{Checkpoint, FileBytes, QuantizationConfig, WeightSource};
@@ -166,7 +167,7 @@ impl ModelFiles {
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
     ) -> Result<ModelFiles, ModelFilesError> {
         let mut model_spec = ModelSpec::from_config(config)?;
-        let huggingface_config: Option<Value> = serde_json::from_str(config).ok();
+        let huggingface_config = python_json::parse(config.as_bytes()).ok();
         let mut quantization = match &huggingface_config {
             Some(config) => QuantizationConfig::from_config(config)?,
             None => None,
@@ -174,7 +175,8 @@ impl ModelFiles {
         if quantization.is_none()
             && let Some(text) = modelopt_config()?
         {
-            let config = serde_json::from_str(&text).map_err(|error| ModelFilesError::File {
+            let config = python_json::parse(text.as_bytes());
+            let config = config.map_err(|error| ModelFilesError::File {
                 file: MODELOPT_CONFIG.into(),
                 problem: error.to_string(),
             })?;
@@ -348,4 +350,21 @@ pub(crate) fn read_config(directory: &std::path::Path) -> Result<String, ModelFi
             _ => error.to_string(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantisation_is_read_beside_infinite_numbers() {
+        let config =
+            br#"{"architectures": ["NemotronHForCausalLM"], "time_step_limit": [0.0, Infinity],
+            "quantization_config": {"quant_method": "aqlm"}}"#;
+        let files = HashMap::from([("config.json".to_string(), config.to_vec())]);
+        let weights = b"\x02\0\0\0\0\0\0\0{}".to_vec();
+        let weights = Checkpoint::from_bytes("model.safetensors", weights).unwrap();
+        let error = ModelFiles::from_files("model", weights, &files).unwrap_err();
+        assert!(error.to_string().contains("aqlm"), "{error}");
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use serde_json::Value;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_files::{FileKind, read_small_text};
-
+use wisp_text::python_json;
 use wisp_weights::Checkpoint;
 
 use super::{dense::Dense, error::ModelFilesError};
@@ -45,7 +45,8 @@ fn error(file: &str, problem: String) -> ModelFilesError {
 /// Parses a JSON file; `None` if it does not exist.
 fn json(read: ReadFile<'_>, name: &str) -> Result<Option<Value>, ModelFilesError> {
     let parse = |text: String| {
-        serde_json::from_str(&text).map_err(|problem| error(name, problem.to_string()))
+        let json = python_json::parse(text.as_bytes());
+        json.map_err(|problem| error(name, problem.to_string()))
     };
     read(name)?.map(parse).transpose()
 }

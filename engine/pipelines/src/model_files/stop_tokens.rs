@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wisp_text::tokenizer::{Tokenizer, TokenizerError};
+use wisp_text::{
+    python_json,
+    tokenizer::{Tokenizer, TokenizerError},
+};
 
 /// Returns the tokens that end a text: those of the tokenizer, and `eos_token_id` in the texts of
 /// `config.json` and `generation_config.json`.
@@ -23,7 +26,7 @@ pub(crate) fn stop_tokens(
 
 /// Returns the `eos_token_id` of a configuration, which is a number or a list of numbers.
 fn eos_token_ids(config: &str) -> Vec<u32> {
-    let Ok(json) = serde_json::from_str::<Value>(config) else {
+    let Ok(json) = python_json::parse(config.as_bytes()) else {
         return Vec::new();
     };
     let ids = match json.get("eos_token_id") {
@@ -48,6 +51,8 @@ mod tests {
         let generation = r#"{"eos_token_id": [2, 9, -1, 4294967296, "x"]}"#;
         let tokens = stop_tokens(&none, config, Some(generation));
         assert_eq!(tokens, BTreeSet::from([2, 7, 9]));
+        let config = r#"{"time_step_limit": [0.0, Infinity], "eos_token_id": 7}"#;
+        assert_eq!(stop_tokens(&none, config, None), BTreeSet::from([7]));
         assert!(stop_tokens(&none, "{", None).is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use wisp_files::{FileKind, read_small_text};
 use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError};
-use wisp_text::tokenizer::Tokenizer;
+use wisp_text::{python_json, tokenizer::Tokenizer};
 use wisp_weights::{Checkpoint, WeightsFormat};
 
 use super::{
@@ -143,8 +143,8 @@ impl PipelineConfig {
         };
         let text = read_small_text(&path, FileKind::Config);
         let text = text.map_err(|error| problem(error.to_string()))?;
-        let mut config: Value =
-            serde_json::from_str(&text).map_err(|error| problem(error.to_string()))?;
+        let config = python_json::parse(text.as_bytes());
+        let mut config = config.map_err(|error| problem(error.to_string()))?;
         let positions = ["max_seq_len", "max_position_embeddings"]
             .iter()
             .find_map(|key| config.get(key).and_then(Value::as_u64));
@@ -282,4 +282,25 @@ struct WeightPaths<'c> {
     repo: Option<&'c str>,
     /// Files of the repository.
     remote: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wisp_hub::ignore_progress;
+
+    #[test]
+    fn configuration_may_have_infinite_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = r#"{"time_step_limit": [0.0, Infinity], "max_position_embeddings": 8}"#;
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        let weights = b"\x02\0\0\0\0\0\0\0{}";
+        std::fs::write(folder.path().join("model.safetensors"), weights).unwrap();
+        let config = PipelineConfig {
+            huggingface_repo_id: Some(folder.path().display().to_string()),
+            ..PipelineConfig::default()
+        };
+        let json = config.huggingface_config(&ignore_progress).unwrap();
+        assert_eq!(json.unwrap()["max_seq_len"], 8);
+    }
 }

@@ -246,6 +246,14 @@ pub enum GateUpOrder {
 /// GGUF's names, made once.
 static GGUF: LazyLock<TensorNames> = LazyLock::new(gguf);
 
+/// GGUF's names with a tensor for each expert, made once.
+static GGUF_WITH_SPLIT_EXPERTS: LazyLock<TensorNames> = LazyLock::new(|| TensorNames {
+    expert_gate: "blk.{}.ffn_gate.{}".into(),
+    expert_up: "blk.{}.ffn_up.{}".into(),
+    expert_down: "blk.{}.ffn_down.{}".into(),
+    ..gguf()
+});
+
 impl TensorNames {
     /// Returns the names of Llama in Hugging Face's layout, which most architectures share.
     pub fn hugging_face() -> TensorNames {
@@ -356,6 +364,11 @@ impl TensorNames {
     /// Returns GGUF's names, which all architectures share.
     pub fn gguf() -> &'static TensorNames {
         &GGUF
+    }
+
+    /// Returns the names in the first GGUF files of models with experts (Mixtral), which have a tensor for each expert.
+    pub fn gguf_with_split_experts() -> &'static TensorNames {
+        &GGUF_WITH_SPLIT_EXPERTS
     }
 
     /// Returns the prefix that a checkpoint's names have: the first under which the embedding

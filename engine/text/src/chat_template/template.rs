@@ -28,6 +28,13 @@ const SPARE_MEMORY: usize = 256 << 20;
 /// The deepest nesting of a message's fields and of other variables.
 const MAX_DEPTH: usize = 130;
 
+/// How templates ask whether a message has no content.
+const TESTS_FOR_NONE: [&str; 3] = [
+    "['content'] is none",
+    "[\"content\"] is none",
+    ".content is none",
+];
+
 /// A compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
@@ -35,6 +42,8 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
+    /// Whether the template asks if a message has no content, as DeepSeek's do before they write its calls.
+    tests_for_none: bool,
 }
 
 impl ChatTemplate {
@@ -61,6 +70,7 @@ impl ChatTemplate {
             source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
+            tests_for_none: TESTS_FOR_NONE.iter().any(|test| source.contains(test)),
         })
     }
 
@@ -119,8 +129,12 @@ impl ChatTemplate {
         let add_generation_prompt = Value::Bool(add_generation_prompt);
         variables.push(("add_generation_prompt".to_owned(), add_generation_prompt));
         let messages = messages.iter().map(|message| {
-            let texts = [("role", &message.role), ("content", &message.content)];
-            let texts = texts.map(|(key, text)| Ok((key, Value::text(meter, text)?)));
+            let content = match self.tests_for_none && has_only_calls(message) {
+                true => Value::None,
+                false => Value::text(meter, &message.content)?,
+            };
+            let role = Value::text(meter, &message.role)?;
+            let texts = [("role", role), ("content", content)].map(Ok);
             let fields = message.extra.iter();
             let fields = fields.map(|(key, json)| Ok((&**key, jinja::from_json(meter, json)?)));
             jinja::object(meter, texts.into_iter().chain(fields))
@@ -128,6 +142,12 @@ impl ChatTemplate {
         variables.push(("messages".to_owned(), jinja::list(meter, messages)?));
         Ok(variables)
     }
+}
+
+/// Returns whether a message has calls and no text.
+fn has_only_calls(message: &Message) -> bool {
+    let calls = message.extra.get("tool_calls").and_then(Json::as_array);
+    message.content.is_empty() && calls.is_some_and(|calls| !calls.is_empty())
 }
 
 /// Checks that no variable is nested deeper than [`MAX_DEPTH`], so that recursion is safe.

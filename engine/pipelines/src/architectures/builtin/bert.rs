@@ -2,7 +2,6 @@
 //! sums and a feed-forward network without gate.
 
 use wisp_graph::{Activation, NormKind};
-use wisp_weights::gguf::Value;
 
 use super::gpt2;
 use crate::{
@@ -44,7 +43,6 @@ pub(super) fn architecture() -> Architecture {
             spec.max_positions = positions.unwrap_or(spec.max_positions);
             Ok(spec)
         })
-        .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
 }
 
 pub(super) fn tensor_names() -> TensorNames {

@@ -46,6 +46,13 @@ pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
 /// Makes the spec of a GGUF file. Where the projections of keys and values from their low rank are apart (`attn_k_b`,
 /// `attn_v_b`), the sizes of heads have keys of their own, and the usual ones are those of attention to the low rank.
 pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let growth = metadata.optional_f32("attention.temperature_scale")?;
+    if growth.is_some_and(|growth| growth != 0.0) {
+        return Err(metadata.error(
+            "`attention.temperature_scale`: queries that grow with the position are not supported with \
+             latent attention",
+        ));
+    }
     let mut spec = metadata.decoder_spec()?;
     let further = metadata.optional_u32("nextn_predict_layers")?.unwrap_or(0);
     let layers = spec.layers.len().saturating_sub(further as usize);
@@ -66,16 +73,17 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
     });
     spec.kv_heads = spec.heads;
     spec.rope_interleaved = true;
-    let sigmoid = spec.moe.is_some_and(|moe| moe.selection_bias);
-    let groups = metadata.expert_groups(if sigmoid { 2 } else { 1 })?;
+    let has_bias = spec.moe.is_some_and(|moe| moe.selection_bias);
+    let groups = metadata.expert_groups(if has_bias { 2 } else { 1 })?;
     let normalize = metadata.optional_bool("expert_weights_norm")?;
     let gating = metadata.optional_u32("expert_gating_func")?;
     if let Some(moe) = &mut spec.moe {
         moe.groups = groups;
         moe.normalize = normalize.unwrap_or(false);
-        // The first files lack the key and are of models with softmax scores.
-        if gating.is_none() {
-            moe.scoring = ExpertScoring::Softmax;
+        // The first files lack the key, or have 0: those of GLM-4.7-Flash have a bias and sigmoid scores, and those of
+        // DeepSeek V2 neither.
+        if gating.unwrap_or(0) == 0 && has_bias {
+            moe.scoring = ExpertScoring::Sigmoid;
         }
     }
     let multiplier = metadata.optional_f32("rope.scaling.yarn_log_multiplier")?;

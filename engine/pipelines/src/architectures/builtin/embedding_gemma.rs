@@ -27,7 +27,7 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_gguf(|metadata| Ok(encoder(gemma3::from_gguf(metadata)?, true)))
         .gguf_key("attention.sliding_window", |spec| {
             let window = spec.layers.iter().find_map(|layer| layer.window)?;
-            Some(Value::U32((window - 1) * 2))
+            Some(Value::U32(window.checked_sub(1)?.checked_mul(2)?))
         })
 }
 

@@ -14,6 +14,7 @@ pub(super) fn architecture() -> Architecture {
     gemma::architecture()
         .derived("gemma2")
         .config_classes(["Gemma2ForCausalLM"])
+        .backbone_classes(["Gemma2Model"])
         .config_defaults(
             r#"{"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
             "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,

@@ -1,7 +1,6 @@
 //! Jina Embeddings v3: XLM-RoBERTa with rotation instead of learned positions. Adapters for tasks are files of their own.
 
 use wisp_graph::Activation;
-use wisp_weights::gguf::Value;
 
 use super::bert;
 use crate::{
@@ -55,5 +54,4 @@ pub(super) fn architecture() -> Architecture {
             spec.activation = Activation::Gelu;
             Ok(spec)
         })
-        .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
 }

@@ -6,6 +6,7 @@ use crate::architectures::architecture::Architecture;
 pub(super) fn architecture() -> Architecture {
     Architecture::new("llama")
         .config_classes(["LlamaForCausalLM"])
+        .backbone_classes(["LlamaModel"])
         .config_defaults(
             r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
             "num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 2048}"#,

@@ -12,6 +12,7 @@ pub(super) fn architecture() -> Architecture {
     llama::architecture()
         .derived("mistral")
         .config_classes(["MistralForCausalLM"])
+        .backbone_classes(["MistralModel"])
         .config_defaults(
             r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,

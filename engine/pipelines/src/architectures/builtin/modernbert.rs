@@ -45,10 +45,10 @@ pub(super) fn architecture() -> Architecture {
             let every = config.optional_u32("global_attn_every_n_layers")?;
             let every = every.unwrap_or(3) as usize;
             config.set_windows(&mut spec, window, |layer| !layer.is_multiple_of(every))?;
-            let labels = match config.optional_text("classifier_pooling") {
-                None | Some("cls") => config.score_labels()?,
-                Some(_) => None,
-            };
+            let labels = config.score_labels()?;
+            if labels.is_some() {
+                config.require_text("classifier_pooling", "cls")?;
+            }
             make_encoder(&mut spec, config.rope(LayerType::SlidingAttention)?, labels);
             Ok(spec)
         })
@@ -79,7 +79,6 @@ pub(super) fn architecture() -> Architecture {
         .gguf_key("classifier.pooling_type", |spec| {
             spec.encoder?.score.map(|_| Value::U32(FIRST_TOKEN))
         })
-        .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
         .gguf_key("attention.sliding_window", |spec| {
             let window = spec.layers.iter().find_map(|layer| layer.window)?;
             Some(Value::U32(window.checked_sub(1)?.checked_mul(2)?))

@@ -32,10 +32,9 @@ pub(super) fn architecture() -> Architecture {
             "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
             "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "mlp_hidden_act": "relu2",
             "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 8, "mamba_d_state": 128,
-            "mamba_d_conv": 4, "time_step_min": 0.001, "num_local_experts": 8,
-            "num_experts_per_tok": 2, "moe_intermediate_size": 7688,
-            "moe_shared_expert_intermediate_size": 7688, "routed_scaling_factor": 1.0,
-            "norm_topk_prob": true}"#,
+            "mamba_d_conv": 4, "num_local_experts": 8, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+            "routed_scaling_factor": 1.0, "norm_topk_prob": true}"#,
         )
         .config_key("rms_norm_eps", "layer_norm_epsilon")
         .config_key("layer_types", "layers_block_type")
@@ -99,9 +98,8 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
         Some("relu2") => (Activation::Relu, FeedForwardGate::Own),
         _ => (config.activation("mlp_hidden_act")?, FeedForwardGate::None),
     };
-    let mut mamba = config.mamba2(0)?;
-    let least = config.optional_f32("time_step_min")?.unwrap_or(0.0);
-    mamba.step_limit = [least, f32::INFINITY];
+    // `time_step_min` is a bound of the steps with which training begins.
+    let mamba = config.mamba2(0)?;
     for (layer, kind) in spec.layers.iter_mut().zip(&kinds) {
         (layer.mixer, layer.feed_forward) = match kind {
             0 => (Mixer::Mamba2(mamba), FeedForward::None),

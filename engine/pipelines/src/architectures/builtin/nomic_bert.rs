@@ -1,7 +1,5 @@
 //! Nomic BERT: BERT with rotation instead of learned positions, and a gated feed-forward without biases.
 
-use wisp_weights::gguf::Value;
-
 use super::bert;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
@@ -52,7 +50,6 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(from_config)
         .gguf("nomic-bert")
         .spec_from_gguf(bert::from_gguf)
-        .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
 }
 
 /// Variants that no checkpoint of this class is known to have are refused.

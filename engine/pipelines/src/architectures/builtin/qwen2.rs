@@ -15,6 +15,7 @@ pub(super) fn architecture() -> Architecture {
             "Qwen2VLForConditionalGeneration",
             "Qwen2_5_VLForConditionalGeneration",
         ])
+        .backbone_classes(["Qwen2Model"])
         .config_defaults(
             r#"{"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,

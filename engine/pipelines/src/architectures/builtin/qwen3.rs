@@ -13,6 +13,7 @@ use crate::{
 pub(super) fn architecture() -> Architecture {
     Architecture::new("qwen3")
         .config_classes(["Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"])
+        .backbone_classes(["Qwen3Model"])
         .config_defaults(
             r#"{"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use wisp_text::python_json;
 
 use crate::architectures::error::ArchitectureError;
 
@@ -21,40 +22,6 @@ fn error(problem: String) -> ArchitectureError {
     }
 }
 
-/// The key of an object that stands for a number that JSON cannot express.
-const FLOAT: &str = "__float__";
-
-/// Replaces the word `Infinity`, which Python writes as a number but JSON does not have, outside of texts, by the object
-/// that transformers 5 writes.
-fn with_infinities(text: &str) -> Cow<'_, str> {
-    if !text.contains("Infinity") || text.contains(FLOAT) {
-        return text.into();
-    }
-    // Between quotation marks that no backslash precedes there is a text: every second part.
-    let mut replaced = String::with_capacity(text.len());
-    let mut in_text = false;
-    for part in text.split_inclusive('"') {
-        let ends = part.ends_with('"');
-        let backslashes = part.trim_end_matches('"').len();
-        let backslashes = part[..backslashes]
-            .bytes()
-            .rev()
-            .take_while(|b| *b == b'\\');
-        let escaped = in_text && backslashes.count() % 2 == 1;
-        match in_text {
-            true => replaced.push_str(part),
-            false => {
-                let object = |sign| format!("{{\"{FLOAT}\": \"{sign}Infinity\"}}");
-                let part = part.replace("-Infinity", "\u{0}");
-                let part = part.replace("Infinity", &object(""));
-                replaced.push_str(&part.replace('\u{0}', &object("-")));
-            }
-        }
-        in_text ^= ends && !escaped;
-    }
-    replaced.into()
-}
-
 /// Returns a number of an object; `None` if it is missing or null.
 pub(super) fn number(object: &Value, key: &str) -> Result<Option<f64>, ArchitectureError> {
     match object.get(key) {
@@ -69,7 +36,7 @@ pub(super) fn number(object: &Value, key: &str) -> Result<Option<f64>, Architect
 impl HfConfig {
     /// Parses a `config.json`, with its fields as they are.
     pub(crate) fn parse(text: &str) -> Result<HfConfig, ArchitectureError> {
-        match serde_json::from_str(&with_infinities(text)) {
+        match python_json::parse(text.as_bytes()) {
             Ok(json) => Ok(HfConfig { json }),
             Err(problem) => Err(error(problem.to_string())),
         }
@@ -257,13 +224,7 @@ impl HfConfig {
             None | Some(Value::Null) => return Ok(None),
             Some(value) => value.as_array().ok_or_else(wrong)?,
         };
-        // As transformers writes what JSON cannot express.
-        let special = |value: &Value| match value.get(FLOAT)?.as_str()? {
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
-        };
-        let number = |value: &Value| value.as_f64().or_else(|| special(value)).ok_or_else(wrong);
+        let number = |value: &Value| python_json::number(value).ok_or_else(wrong);
         list.iter().map(number).collect::<Result<_, _>>().map(Some)
     }
 

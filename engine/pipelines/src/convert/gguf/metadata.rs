@@ -68,14 +68,20 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
         ),
         NormKind::Layer => ("attention.layer_norm_epsilon", Value::F32(spec.norm.eps)),
     });
-    if spec.encoder.is_some() {
-        let pooling_type = match files.sentence_transformer.pooling {
+    if let Some(encoder) = &spec.encoder {
+        let settings = &files.sentence_transformer;
+        // Where no file names a pooling, embeddings of decoders are those of the last token.
+        let is_last = encoder.causal && settings.unsupported.is_none();
+        let pooling_type = match settings.pooling.or(is_last.then_some(Pooling::Last)) {
             Some(Pooling::Mean) => 1,
             Some(Pooling::Cls) => 2,
             Some(Pooling::Last) => 3,
             None => 0,
         };
         keys.push(("pooling_type", Value::U32(pooling_type)));
+        if !encoder.causal {
+            keys.push(("attention.causal", Value::Bool(false)));
+        }
     }
     let own = architecture.gguf_metadata(spec);
     let write = |header: &mut GgufHeaderBuilder, mut keys: Vec<(&str, Value)>| {

@@ -4,7 +4,10 @@ use std::{collections::HashSet, path::Path};
 
 use serde_json::Value as Json;
 use wisp_files::{FileKind, read_small};
-use wisp_text::tokenizer::{DEFAULT_TEMPLATE, Tokenizer};
+use wisp_text::{
+    python_json,
+    tokenizer::{DEFAULT_TEMPLATE, Tokenizer},
+};
 use wisp_weights::gguf::{Array, Strings, Value};
 
 use super::keys::{Keys, ggml, text};
@@ -42,7 +45,7 @@ impl Source<'_> {
     pub fn new<'f>(tokenizer: &'f Tokenizer, directory: &Path, vocab_size: u64) -> Source<'f> {
         let read = |name: &str| {
             let bytes = read_small(&directory.join(name), FileKind::Tokenizer).unwrap_or_default();
-            serde_json::from_slice::<Json>(&bytes).unwrap_or_default()
+            python_json::parse(&bytes).unwrap_or_default()
         };
         Source {
             tokenizer,

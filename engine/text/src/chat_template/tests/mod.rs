@@ -244,3 +244,31 @@ fn extra_fields_of_messages_reach_the_template() {
         "sum"
     );
 }
+
+/// DeepSeek's templates write the calls of a message only where its content is none.
+#[test]
+fn message_with_calls_alone_has_no_content_where_the_template_asks() {
+    let message = |content: &str, calls: serde_json::Value| {
+        let message = json!({"role": "assistant", "content": content, "tool_calls": calls});
+        serde_json::from_value::<Message>(message).unwrap()
+    };
+    let messages = [
+        message("", json!([{"name": "sum"}])),
+        message("Hi", json!([{"name": "sum"}])),
+        message("", json!([])),
+    ];
+    let source = "{% for m in messages %}{% if m['content'] is none %}{% for c in m['tool_calls'] %}<{{ c.name }}>{% endfor %}{% else %}({{ m['content'] }}){% endif %}{% endfor %}";
+    check(source, &messages, "<sum>(Hi)()");
+    check(
+        &source.replace("m['content'] is", "m.content is"),
+        &messages,
+        "<sum>(Hi)()",
+    );
+    check(
+        &source.replace("['content'] is", "[\"content\"] is"),
+        &messages,
+        "<sum>(Hi)()",
+    );
+    // Other templates join texts.
+    check("{{ messages[0].content + '!' }}", &messages, "!");
+}

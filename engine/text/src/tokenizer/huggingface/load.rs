@@ -16,6 +16,7 @@ use super::normalizer::Normalizer;
 use super::older_tokens::older_tokens;
 use super::post_processor::PostProcessor;
 use super::pre_tokenizer::PreTokenizer;
+use crate::python_json;
 use crate::tokenizer::backend::{Backend, DEFAULT_TEMPLATE, LoadedTokenizer, Properties};
 use crate::tokenizer::error::TokenizerError;
 
@@ -180,7 +181,7 @@ fn components(bytes: &[u8], warnings: &mut Vec<String>) -> Result<Components, To
 }
 
 fn parse(bytes: Option<&[u8]>, file: &'static str) -> Result<Value, TokenizerError> {
-    let parsed = bytes.map(serde_json::from_slice).transpose();
+    let parsed = bytes.map(python_json::parse).transpose();
     let parsed = parsed.map_err(|source| TokenizerError::Json { file, source })?;
     Ok(parsed.unwrap_or_default())
 }

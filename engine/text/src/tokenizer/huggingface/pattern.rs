@@ -12,7 +12,7 @@ use crate::tokenizer::error::TokenizerError;
 /// The longest expression in bytes. The longest ones of models have some thousand.
 const MAX_LENGTH: usize = 1 << 14;
 
-/// A string or a regular expression. Neither matches the empty string.
+/// A string or a regular expression. Neither matches an empty text, but an expression may have empty matches in others.
 #[derive(Debug)]
 pub enum SearchPattern {
     Text(String),
@@ -33,7 +33,6 @@ impl SearchPattern {
         }
         let regex = Regex::new(source);
         let regex = regex.map_err(|error| invalid(what, "a regular expression", error))?;
-        // One that matches the empty string in some places only finds nothing there.
         match regex.is_match("") {
             Ok(false) => Ok(Self::Regex(Box::new(regex))),
             _ => Err(invalid(
@@ -44,8 +43,8 @@ impl SearchPattern {
         }
     }
 
-    /// Searches in a text. A text in which the expression backtracks too often stays in one piece from
-    /// there on.
+    /// Searches in a text. Matches may be empty. A text in which the expression backtracks too often stays in one piece
+    /// from there on.
     fn find(
         &self,
         text: &str,
@@ -65,9 +64,7 @@ impl SearchPattern {
                     let Ok(part) = part else {
                         break;
                     };
-                    if part.start() < part.end() {
-                        found(part.start(), part.end());
-                    }
+                    found(part.start(), part.end());
                 }
                 deadline.check()?;
             }

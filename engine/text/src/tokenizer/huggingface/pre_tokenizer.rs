@@ -101,3 +101,47 @@ fn step(json: &Value) -> Result<Step, TokenizerError> {
     }
     component(json, WHAT).map(|step| Step::Other(Box::new(step)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use tokenizers::{OffsetReferential, OffsetType};
+
+    fn parts(text: &PreTokenizedString) -> Vec<&str> {
+        let parts = text.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        parts.into_iter().map(|(part, ..)| part).collect()
+    }
+
+    /// OLMo's SuperBPE cuts numbers into groups of three digits from the right, without a character between them.
+    #[test]
+    fn empty_matches_cut_the_text() {
+        for (regex, text, expected) in [
+            (r"(?=(\d{3})+(?!\d))", "1234567", vec!["1", "234", "567"]),
+            (r"(?=b)|c", "abcb", vec!["a", "b", "c", "b"]),
+        ] {
+            for behavior in [
+                "Isolated",
+                "Removed",
+                "Contiguous",
+                "MergedWithPrevious",
+                "MergedWithNext",
+            ] {
+                let json = json!({
+                    "type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": false,
+                });
+                let mut split = PreTokenizedString::from(text);
+                let pre_tokenizer = PreTokenizer::parse(&json).unwrap();
+                let deadline = Deadline::new(text.len());
+                pre_tokenizer.split(&mut split, &deadline).unwrap();
+                let mut by_library = PreTokenizedString::from(text);
+                let library: PreTokenizerWrapper = component(&json, WHAT).unwrap();
+                library.pre_tokenize(&mut by_library).unwrap();
+                assert_eq!(parts(&split), parts(&by_library), "{behavior}");
+                if behavior == "Isolated" {
+                    assert_eq!(parts(&split), expected);
+                }
+            }
+        }
+    }
+}

@@ -182,3 +182,15 @@ fn damaged_files_are_errors() {
         .to_string();
     assert!(error.contains("tokenizer_config.json"), "{error}");
 }
+
+/// Python writes infinity as a word, which JSON does not have.
+#[test]
+fn numbers_of_configurations_may_be_infinite() {
+    let json = tokenizer_json().to_string();
+    let files = HuggingFaceFiles {
+        tokenizer: json.as_bytes(),
+        config: Some(br#"{"time_step_limit": [0.0, Infinity], "eos_token_id": 6}"#),
+        ..HuggingFaceFiles::default()
+    };
+    assert_eq!(Tokenizer::from_files(&files).unwrap().eos(), Some(6));
+}
