@@ -94,9 +94,10 @@ pub enum Error {
         /// The name of the adapter.
         adapter: String,
     },
-    /// Occurs when embeddings are requested from a decoder.
+    /// Occurs when embeddings are requested from a decoder that was not opened
+    /// [for embeddings](crate::OpenModel::for_embeddings) or [for reranking](crate::OpenModel::for_reranking).
     #[error(
-        "{model} was loaded to continue texts, and makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2, or a decoder with `OpenModel::for_embeddings` or `for_reranking`"
+        "{model} continues texts, but makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2"
     )]
     NotAnEncoder {
         /// The name of the model.
@@ -114,9 +115,7 @@ pub enum Error {
     #[error(transparent)]
     OutOfMemory(Arc<PipelineError>),
     /// Occurs when the device is lost: reset, unplugged, or its driver was updated.
-    #[error(
-        "{device} was lost: {message}: load the model again, or restart the program if that fails, as it does after a fault in CUDA"
-    )]
+    #[error("{device} was lost: {message}: load the model again")]
     DeviceLost {
         /// The name of the device.
         device: String,
@@ -129,8 +128,8 @@ pub enum Error {
     /// Occurs when a model is used that [`Model::unload`](crate::Model::unload) has unloaded.
     #[error("the model has been unloaded: load it again")]
     Unloaded,
-    /// Occurs when the system starts no thread for the model.
-    #[error("no thread can be started for the model: {0}")]
+    /// Occurs when the system cannot start a thread for the model.
+    #[error("cannot start a thread for the model: {0}")]
     NoThread(Arc<std::io::Error>),
     /// Occurs in all other cases: unreadable files, options out of range, failing devices.
     #[error(transparent)]

@@ -133,8 +133,8 @@ impl ModelBuilder {
         self.open()?.load()
     }
 
-    /// Like [`Self::load`], but does not block the task: a separate thread does the work, which ends soon after the
-    /// future is dropped.
+    /// Like [`Self::load`], but does not block the task: a separate thread does the work. If the future is dropped, it
+    /// ends at the next piece of a download or of the weights.
     ///
     /// # Errors
     ///

@@ -103,6 +103,7 @@ impl OpenModel {
             self = self.with_context_length(length);
         }
         self.builder.config.max_cache_batch_size = 1;
+        self.builder.config.enable_prefix_caching = false;
         if !self.builder.config.enable_echo {
             self.prompt_tokens = Some(prompt_tokens.max(1) as u64);
         }
@@ -184,8 +185,8 @@ impl OpenModel {
         pollster::block_on(self.load_here())
     }
 
-    /// Like [`Self::load`], but does not block the task: native builds use a separate thread, which ends soon after the
-    /// future is dropped.
+    /// Like [`Self::load`], but does not block the task: native builds use a separate thread. If the future is dropped,
+    /// it ends at the next piece of the weights.
     ///
     /// # Errors
     ///

@@ -1,6 +1,9 @@
 //! The interface of a loaded model for JavaScript.
 
-use std::{collections::HashMap, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, future::poll_fn, ops::ControlFlow, pin::pin, sync::Arc, task::Poll,
+    time::Duration,
+};
 
 use js_sys::{Function, Object, Promise, Uint8Array};
 use send_wrapper::SendWrapper;
@@ -8,7 +11,7 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
-    Canceller, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
+    Canceller, Error, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
     device::{Api, Device, DeviceInfo, DeviceSpec},
     pipelines::{
         EncoderTokenizer, ModelFiles,
@@ -171,6 +174,22 @@ impl JsCanceller {
     pub fn cancel(&self) {
         self.canceller.cancel();
     }
+}
+
+/// Awaits work that is dropped once it is cancelled, when it wakes the next time: after a step of the device.
+async fn until<T, E>(
+    canceller: &Canceller,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error>
+where
+    Error: From<E>,
+{
+    let mut work = pin!(work);
+    let next = poll_fn(|context| match canceller.is_cancelled() {
+        true => Poll::Ready(Err(Error::Cancelled)),
+        false => work.as_mut().poll(context).map_err(Error::from),
+    });
+    next.await
 }
 
 /// A model on the browser's GPU. Concurrent requests run as one batch.
@@ -403,9 +422,10 @@ impl JsModel {
     /// Embeds inputs, a JSON list of texts and lists of tokens. Returns the number of tokens, followed by the
     /// embeddings.
     ///
-    /// Rejects if the model is no encoder, a text is too long, or the device fails.
-    pub fn embed(&self, inputs: String) -> Promise {
+    /// Rejects if the model is no encoder, a text is too long, it is cancelled, or the device fails.
+    pub fn embed(&self, inputs: String, canceller: &JsCanceller) -> Promise {
         let (model, tokenizer) = (self.model.clone(), self.tokenizer.clone());
+        let canceller = canceller.canceller.clone();
         promise(async move {
             let inputs: Vec<EmbedInput> = serde_json::from_str(&inputs)?;
             let mut tokens = Vec::with_capacity(inputs.len());
@@ -420,7 +440,8 @@ impl JsModel {
                 });
             }
             let count: usize = tokens.iter().map(Vec::len).sum();
-            let rows = model.embedder().embed_tokens_async(tokens).await?;
+            let embedder = model.embedder();
+            let rows = until(&canceller, embedder.embed_tokens_async(tokens)).await?;
             let mut out = vec![count as f32];
             out.extend(rows.concat());
             Ok(js_sys::Float32Array::from(out.as_slice()))
@@ -429,9 +450,9 @@ impl JsModel {
 
     /// Measures the speed after all running requests end. `options` and the result are JSON.
     ///
-    /// Rejects if the workload exceeds the limits of the model, or the device fails.
-    pub fn bench(&self, options: String) -> Promise {
-        let model = self.model.clone();
+    /// Rejects if the workload exceeds the limits of the model, the measurement is cancelled, or the device fails.
+    pub fn bench(&self, options: String, canceller: &JsCanceller) -> Promise {
+        let (model, canceller) = (self.model.clone(), canceller.canceller.clone());
         promise(async move {
             let options: BenchOptions = serde_json::from_str(&options)?;
             let workload = Workload {
@@ -442,7 +463,7 @@ impl JsModel {
             let measured = model.exclusive(move |generator| {
                 Box::pin(async move {
                     warm_up(generator, workload, &clock).await?;
-                    Ok(speed(generator, workload, &clock).await?)
+                    until(&canceller, speed(generator, workload, &clock)).await
                 })
             });
             Ok(serde_json::to_string(&measured.await?)?)
@@ -452,16 +473,19 @@ impl JsModel {
     /// Measures which kernels are fastest, after all running requests end. `options` is JSON; the result has the
     /// measurements, a table of them, and the tuning to load models with.
     ///
-    /// Rejects if the device fails.
-    pub fn tune(&self, options: String) -> Promise {
-        let model = self.model.clone();
+    /// Rejects if the measurement is cancelled, or the device fails.
+    pub fn tune(&self, options: String, canceller: &JsCanceller) -> Promise {
+        let (model, canceller) = (self.model.clone(), canceller.canceller.clone());
         promise(async move {
             let options: TuneOptions = serde_json::from_str(&options)?;
             let limit = Duration::from_secs_f64(options.seconds.clamp(1.0, 3600.0));
             let session = SendWrapper::new(model.session().clone());
             let measured = model.exclusive(move |generator| {
                 Box::pin(async move {
-                    let go_on = |_: &str| ControlFlow::Continue(());
+                    let go_on = |_: &str| match canceller.is_cancelled() {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    };
                     Ok(generator.tune(&session, limit, &clock, &go_on).await?)
                 })
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{PipelineError, Request, TextGenerator};
+use super::{PipelineError, Request, RequestId, TextGenerator};
 
 /// Tokens per second over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -79,20 +79,35 @@ async fn run(
     let tokens = (0..prompt_tokens)
         .map(|i| (i + seed).wrapping_mul(2_654_435_761) % vocab)
         .collect();
-    generator.add(Request {
+    // Prompts of earlier runs may begin alike.
+    generator.forget_prefixes();
+    let id = generator.add(Request {
         tokens,
         max_new_tokens: new_tokens as usize + 1,
         ..Request::default()
     })?;
+    let running = Running { generator, id };
     let start = now();
     let mut first = None;
-    while !generator.is_idle() {
-        if !generator.step().await?.tokens.is_empty() {
+    while !running.generator.is_idle() {
+        if !running.generator.step().await?.tokens.is_empty() {
             first.get_or_insert_with(|| (now() - start).as_secs_f64());
         }
     }
     let prefill = first.unwrap_or_default();
     Ok((prefill, (now() - start).as_secs_f64() - prefill))
+}
+
+/// A request that is cancelled when its run ends before it, as that of a future that is dropped.
+struct Running<'g> {
+    generator: &'g mut TextGenerator,
+    id: RequestId,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.generator.cancel(self.id);
+    }
 }
 
 /// Runs once briefly before measurements, because drivers finish compilation at first use.

@@ -181,6 +181,11 @@ impl TextGenerator {
         self.scheduler.cancel(id)
     }
 
+    /// Forgets the prefixes of earlier prompts: later prompts are computed whole.
+    pub fn forget_prefixes(&mut self) {
+        self.scheduler.forget_prefixes();
+    }
+
     /// Returns how many prompt tokens were found in the cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.scheduler.prefix_hits()

@@ -87,6 +87,7 @@ impl Model {
                 sizes: self.described(&dims),
             });
         }
+        let _alone = self.execution.lock().await;
         self.write_all(&named).await?;
         self.run_whole(&dims).await?;
         Ok(self.device.submit()?)

@@ -156,10 +156,13 @@ impl Model {
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
         let sizes = self.sizes(inputs)?;
         let dims = self.dims(&sizes)?;
-        let _alone = self.execution.lock().await;
-        self.write_all(inputs).await?;
-        self.run_whole(&dims).await?;
-        to_host(self.outputs_on_device(&dims)?).await
+        let outputs = {
+            let _alone = self.execution.lock().await;
+            self.write_all(inputs).await?;
+            self.run_whole(&dims).await?;
+            to_host(self.outputs_on_device(&dims)?)
+        };
+        outputs.await
     }
 }
 
@@ -228,14 +231,18 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
     Some(known.1)
 }
 
-/// Copies tensors to the host; all reads start before the first one is awaited.
-pub(crate) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, SessionError> {
+/// Copies tensors to the host. This call itself starts all reads, after all work recorded so far.
+pub(crate) fn to_host(
+    tensors: Vec<Tensor>,
+) -> impl Future<Output = Result<Vec<Tensor>, SessionError>> {
     let reads: Vec<_> = tensors.iter().map(Tensor::to_host).collect();
-    let mut there = Vec::with_capacity(reads.len());
-    for read in reads {
-        there.push(read.await?);
+    async move {
+        let mut there = Vec::with_capacity(reads.len());
+        for read in reads {
+            there.push(read.await?);
+        }
+        Ok(there)
     }
-    Ok(there)
 }
 
 /// True if a tensor has an input's type and shape; adds the sizes of symbolic dimensions that it determines.

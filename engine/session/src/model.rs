@@ -39,7 +39,7 @@ pub struct Model {
     pub(crate) recording: Recording,
     /// Captured runs, by their sizes.
     pub(crate) captured: Vec<(Dims, Recording)>,
-    /// Held from the writing of inputs to the reading of outputs, both of which are the model's own.
+    /// Held from the writing of inputs to the beginning of the outputs' reading, both of which are the model's own.
     pub(crate) execution: Mutex<()>,
 }
 

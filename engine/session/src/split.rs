@@ -32,7 +32,7 @@ pub struct SplitModel {
     /// The names of the inputs, and those of the outputs with their stages.
     inputs: Vec<String>,
     outputs: Vec<(String, usize)>,
-    /// Held by a run: inputs and outputs are the stages' own.
+    /// Held as [`Model::execution`] is.
     execution: Mutex<()>,
 }
 
@@ -228,7 +228,7 @@ impl SplitModel {
 
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
         let sizes = execute::sizes(&self.name, self.inputs(), inputs)?;
-        let _alone = self.execution.lock().await;
+        let alone = self.execution.lock().await;
         for (stage, imports) in self.stages.iter().zip(&self.imports) {
             let dims = stage.dims(&sizes)?;
             let known = |name: &str| port(stage.inputs(), name).is_some();
@@ -245,7 +245,9 @@ impl SplitModel {
             let stage = &self.stages[*stage];
             stage.output_on_device(name, &stage.dims(&sizes)?)
         });
-        execute::to_host(outputs.collect::<Result<_, SessionError>>()?).await
+        let outputs = execute::to_host(outputs.collect::<Result<_, SessionError>>()?);
+        drop(alone);
+        outputs.await
     }
 
     /// [`Model::reload`] of all stages.

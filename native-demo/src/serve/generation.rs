@@ -367,6 +367,8 @@ pub fn usage(counts: TokenCounts) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use wisp_engine::{
         ModelBuilder,
         pipelines::{ModelFiles, PipelineConfig},
@@ -407,13 +409,23 @@ mod tests {
         };
         let runtime = listener::runtime().unwrap();
         runtime.block_on(async {
-            // It fills its context, and the next one has to wait.
-            let mut running = queue(None);
-            running.wait(None).await.unwrap();
+            // The model does something else until it is released.
+            let (release, released) = mpsc::channel::<()>();
+            let (begun, first) = mpsc::channel();
+            let model = served.model.clone();
+            let busy = std::thread::spawn(move || {
+                model.exclusive_blocking(move |_| {
+                    begun.send(()).unwrap();
+                    let _ = released.recv();
+                    Box::pin(async { Ok(()) })
+                })
+            });
+            first.recv().unwrap();
             let mut queued = queue(Some(2));
             queued.wait(Some(Duration::from_millis(1))).await.unwrap();
             assert!(queued.texts[0].early.is_none());
-            drop(running);
+            drop(release);
+            busy.join().unwrap().unwrap();
             let completions = queued.complete().await.unwrap();
             assert_eq!(completions[0].tokens.len(), 2);
         });

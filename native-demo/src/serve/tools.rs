@@ -174,7 +174,7 @@ fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     Tools::new(tools).map_err(|error| ApiError::parameter("tools", error.to_string()))
 }
 
-/// Leaves out tools that are no functions, which clients such as Codex offer in each request.
+/// Leaves out tools that are not functions, which clients such as Codex offer in each request.
 fn leave_out_others(tools: &mut Vec<(usize, Sent)>) {
     let mut others = BTreeSet::new();
     tools.retain(|(_, tool)| match tool.kind.as_deref() {
@@ -185,7 +185,7 @@ fn leave_out_others(tools: &mut Vec<(usize, Sent)>) {
         }
     });
     if !others.is_empty() {
-        tracing::warn!(types = ?others, "tools that are no functions are left out");
+        tracing::debug!(types = ?others, "tools that are not functions are left out");
     }
 }
 

@@ -36,11 +36,15 @@ pub fn call(id: Option<String>, name: &str, arguments: &str) -> Value {
     })
 }
 
-/// Puts texts of the system into one message in front of all others: many templates take no other system message.
-pub fn put_system_first(mut texts: Vec<String>, messages: &mut Vec<Message>) {
-    texts.retain(|text| !text.is_empty());
-    if !texts.is_empty() {
-        messages.insert(0, Message::new("system", texts.join("\n\n")));
+/// Adds a text of the system. Texts that follow one another are one message, because many templates take no more.
+pub fn push_system(text: &str, messages: &mut Vec<Message>) {
+    match messages.last_mut() {
+        _ if text.is_empty() => {}
+        Some(last) if last.role == "system" => {
+            last.content += "\n\n";
+            last.content += text;
+        }
+        _ => messages.push(Message::new("system", text)),
     }
 }
 

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn defaults_of_the_program_are_valid_values_of_fields() {
-        for (name, value, _) in own_defaults(SERVER) {
+        for (name, value, _) in own_defaults(SERVER | CHAT) {
             let field = Field::find(name).unwrap();
             assert!(value.is_empty() || field.parse(value).is_ok());
         }

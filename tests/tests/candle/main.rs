@@ -10,9 +10,10 @@ use std::{ops::ControlFlow, path::Path};
 
 use tiny::{NAMES, Tiny, VOCAB, tiny};
 use wisp_engine::{
+    Model,
     device::Device,
     pipelines::{
-        FinishReason, PipelineError, SamplingParams,
+        FinishReason, PipelineEngine, PipelineError, SamplingParams,
         candle::{CANDLE_ARCHITECTURES, CandleFiles, CandleModel},
         text_generation::{GenerateOptions, Generation, TextGenerator},
     },
@@ -319,6 +320,15 @@ fn program_runs_suggests_and_lists_the_engine() {
     let expected = generate(folder.path(), None, &prompt, &options).tokens;
     assert_eq!(json["tokens"], serde_json::json!(expected));
     assert_eq!(json["device"], "the CPU (candle)");
+    // It has no cache of prefixes, which changes no result and is the default of chats and of the library.
+    let cached = [&fixed[..], &engine, &["--enable-prefix-caching"]].concat();
+    assert_eq!(run(cached).json()["tokens"], json["tokens"]);
+    let builder = Model::builder(model).configure(|config| {
+        config.engine = PipelineEngine::HuggingFace;
+    });
+    let request = builder.load().unwrap().generate_tokens(prompt);
+    let completion = request.max_tokens(6).ignore_end().complete().unwrap();
+    assert_eq!(completion.tokens, expected);
     for (flags, words) in [
         (["--device", "vulkan"], "runs on the CPU"),
         (["--lora", "a=b"], "no adapters"),

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    path::Path,
     sync::{Arc, Mutex, mpsc},
     task::{Context, Waker},
     time::Instant,
@@ -13,7 +14,9 @@ use wisp_engine::{
     device::Device,
     pipelines::{
         ModelInputs, ModelLimits, ModelOutputs, PipelineConfig, PipelineError, PipelineModel,
-        TextProcessor, chat_template::ControlTokens,
+        TextProcessor,
+        benchmark::{Workload, speed},
+        chat_template::ControlTokens,
     },
     session::{InferenceSession, Tensor},
     types::BoxFuture,
@@ -386,6 +389,52 @@ fn a_chat_continues_from_what_it_has_computed() {
     assert!(second.1 >= 32, "{second:?}");
     let without = cached(&on_host().prefix_caching(false).load().unwrap());
     assert_eq!(without, [(first.0, 0), (second.0, 0)]);
+}
+
+#[test]
+fn prompts_of_a_benchmark_are_computed_whole() {
+    let model = on_host().load().unwrap();
+    let work = model.exclusive_blocking(|generator| {
+        Box::pin(async move {
+            let start = Instant::now();
+            let now = move || start.elapsed();
+            // The longer prompt begins with the shorter one.
+            for prompt_tokens in [64, 128] {
+                let workload = Workload {
+                    prompt_tokens,
+                    new_tokens: 1,
+                    runs: 1,
+                };
+                speed(generator, workload, &now).await?;
+            }
+            Ok(generator.prefix_hits().rate())
+        })
+    });
+    assert_eq!(work.unwrap(), 0.0);
+}
+
+#[test]
+fn prefixes_are_shared_unless_whole_texts_of_layers_with_a_window_do_not_fit() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/goldens/olmo3");
+    let builder = || {
+        let builder = Model::builder(folder.to_str().unwrap());
+        let builder = builder.configure(|config| config.prefill_chunk_size = 16);
+        builder.device("host").unwrap().parallel_sequences(1)
+    };
+    let estimate = |builder: ModelBuilder| builder.estimate().unwrap().total();
+    let (shared, alone) = (
+        estimate(builder()),
+        estimate(builder().prefix_caching(false)),
+    );
+    assert!(alone < shared, "{alone} without, {shared} with prefixes");
+    for (memory, shares) in [(shared, true), (alone, false)] {
+        let model = builder().memory_limit(memory).load().unwrap();
+        assert_eq!(model.limits().prefix_caching, shares);
+        let answer = model.generate_tokens([1, 2, 3]).max_tokens(40).ignore_end();
+        assert_eq!(answer.complete().unwrap().tokens.len(), 40);
+    }
+    let error = builder().memory_limit(alone / 2).load().unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error:?}");
 }
 
 #[test]

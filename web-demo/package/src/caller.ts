@@ -10,14 +10,16 @@ export interface Caller {
 
 /** Starts the worker. */
 function start(): Worker {
-  try {
-    return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
-  } catch {
-    // A script of another origin, such as a CDN's, starts no worker, but one of the page's own imports it.
-    const url = new URL("./worker.js", import.meta.url).href;
-    const script = new Blob([`import ${JSON.stringify(url)};`], { type: "text/javascript" });
-    return new Worker(URL.createObjectURL(script), { type: "module", name: "wisp" });
-  }
+  const here = new URL(import.meta.url);
+  // Bundlers know a worker by this expression.
+  if (here.origin === location.origin) return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  // A script of another origin, such as a CDN's, starts no worker, but one of the page's own imports it.
+  here.pathname = here.pathname.replace(/[^/]*$/, "worker.js");
+  const script = new Blob([`import ${JSON.stringify(here.href)};`], { type: "text/javascript" });
+  const url = URL.createObjectURL(script);
+  const worker = new Worker(url, { type: "module", name: "wisp" });
+  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
+  return worker;
 }
 
 /** An engine in a worker. */

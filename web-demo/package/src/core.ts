@@ -117,16 +117,19 @@ let module: Promise<unknown> | undefined;
 /** Ends with the last load on this thread. Loads run one after the other: see `device` of gpu.ts. */
 let lastLoad: Promise<unknown> = Promise.resolve();
 
-/** Returns what a call returns, or rejects when the signal is aborted: what has begun ends by itself. */
-async function until<T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+/** Returns what a call returns, which the signal's canceller ends. */
+async function until<T>(signal: AbortSignal, call: (canceller: Canceller) => Promise<T>): Promise<T> {
   check(signal);
-  let stop = () => {};
-  const stopped = new Promise<never>((_, reject) => (stop = () => reject(new WispError("Aborted", "stopped"))));
-  signal.addEventListener("abort", stop);
+  const canceller = new Canceller();
+  const cancel = () => canceller.cancel();
+  signal.addEventListener("abort", cancel);
   try {
-    return await Promise.race([call(), stopped]);
+    const result = await call(canceller);
+    check(signal);
+    return result;
   } finally {
-    signal.removeEventListener("abort", stop);
+    signal.removeEventListener("abort", cancel);
+    canceller.free();
   }
 }
 
@@ -141,11 +144,11 @@ export class Core {
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: (args, _, signal) => until(signal, () => this.loaded().embed(JSON.stringify(args.inputs))),
+    embed: (args, _, signal) => until(signal, (stop) => this.loaded().embed(JSON.stringify(args.inputs), stop)),
     encode: async (args) => this.loaded().encode(args.text, args.special),
     decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
-    tune: async (args, _, signal) => JSON.parse(await until(signal, () => this.loaded().tune(JSON.stringify(args)))),
-    bench: async (args, _, signal) => JSON.parse(await until(signal, () => this.loaded().bench(JSON.stringify(args)))),
+    tune: async (args, _, signal) => JSON.parse(await until(signal, (stop) => this.loaded().tune(JSON.stringify(args), stop))),
+    bench: async (args, _, signal) => JSON.parse(await until(signal, (stop) => this.loaded().bench(JSON.stringify(args), stop))),
     memory: () => this.memory(),
     unload: () => this.unload(),
   };

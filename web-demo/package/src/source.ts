@@ -183,7 +183,7 @@ async function shards(index: string, options: FetchOptions): Promise<string[]> {
   }
 }
 
-/** Reads a small optional file. One of a stored model is not missed if it cannot be fetched. */
+/** Reads a small optional file. One of a stored model is not missed without a network. */
 async function optional(url: string, options: FetchOptions, isStored: boolean): Promise<Uint8Array | undefined> {
   try {
     const file = await HttpFile.openText(url, options);
@@ -192,7 +192,7 @@ async function optional(url: string, options: FetchOptions, isStored: boolean): 
     return text;
   } catch (error) {
     if (error instanceof WispError && /HTTP status 40[134]/.test(error.message)) return undefined;
-    if (isStored && error instanceof WispError && error.code === "Network") return undefined;
+    if (isStored && error instanceof WispError && error.code === "Network" && !/HTTP status/.test(error.message)) return undefined;
     throw error;
   }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{CudaEvent, CudaStream, sys::CUevent_flags};
+use cudarc::driver::{CudaEvent, CudaStream};
 use wisp_types::DeviceInfo;
 
 use super::{
@@ -60,9 +60,7 @@ impl CudaDevice {
 
     /// Returns an event that is reached when everything launched so far is done.
     pub fn launched_so_far(&self) -> Result<CudaEvent, DeviceError> {
-        // The thread that waits for it sleeps meanwhile; by default it would spin.
-        let blocking = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
-        let event = self.stream.record_event(Some(blocking));
+        let event = self.stream.record_event(None);
         self.errors.check(SUBMISSION, event)
     }
 }

@@ -24,7 +24,7 @@ impl Errors {
             code if is_sticky(code) => DeviceError::Lost {
                 device,
                 message: format!(
-                    "{message}, noticed at {what}; the environment variable CUDA_LAUNCH_BLOCKING=1 makes the driver name the kernel"
+                    "{message}, noticed at {what}; the environment variable CUDA_LAUNCH_BLOCKING=1 makes the driver name the kernel, and CUDA works again after a restart of the program"
                 ),
             },
             _ => DeviceError::Validation {

@@ -47,11 +47,6 @@ const UNSUPPORTED: &[Unsupported] = &[
         "candle keeps all weights in memory: use `engine = max`",
     ),
     (
-        "enable_prefix_caching",
-        |config| config.enable_prefix_caching,
-        "candle caches one sequence: use `engine = max`",
-    ),
-    (
         "lora_paths",
         |config| config.enable_lora || !config.lora_paths.is_empty(),
         "candle has no adapters: use `engine = max`",

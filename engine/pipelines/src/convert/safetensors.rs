@@ -10,6 +10,7 @@ use safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
+use serde::de::IgnoredAny;
 use wisp_files::{FileKind, read_small, temporary_folder};
 use wisp_text::python_json;
 use wisp_types::Encoding;
@@ -189,7 +190,8 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
         Some(Encoding::BF16) => "bfloat16",
         Some(_) => "float32",
     };
-    let mut config = python_json::parse(&read_small(from, FileKind::Config)?)?;
+    let bytes = read_small(from, FileKind::Config)?;
+    let mut config = python_json::parse(&bytes)?;
     // The key is `dtype` since transformers 5.
     let key = match config["torch_dtype"].is_null() {
         true => "dtype",
@@ -201,24 +203,34 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
             fields.remove(key);
         }
     }
-    fs::write(to, python_json::write(&config)?)
+    // Numbers that JSON cannot express stay as they were written.
+    let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
+    let text = match is_json {
+        true => serde_json::to_vec_pretty(&config)?,
+        false => python_json::write(&config)?,
+    };
+    fs::write(to, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// transformers 4 does not know the objects that transformers 5 writes instead.
+    /// transformers 4 does not know the objects that transformers 5 writes instead of words.
     #[test]
     fn configurations_keep_infinite_numbers() {
         let folder = tempfile::tempdir().unwrap();
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-        let config =
-            r#"{"dtype": "bfloat16", "quantization_config": {}, "limit": [0.0, Infinity]}"#;
-        fs::write(&from, config).unwrap();
-        copy_config(&from, &to, Some(Encoding::F32)).unwrap();
-        let written = fs::read_to_string(&to).unwrap();
-        let written: String = written.split_whitespace().collect();
-        assert_eq!(written, r#"{"dtype":"float32","limit":[0.0,Infinity]}"#);
+        for infinity in ["Infinity", r#"{"__float__":"Infinity"}"#] {
+            let config = format!(
+                r#"{{"dtype": "bfloat16", "quantization_config": {{}}, "limit": [0.0, {infinity}]}}"#
+            );
+            fs::write(&from, config).unwrap();
+            copy_config(&from, &to, Some(Encoding::F32)).unwrap();
+            let written = fs::read_to_string(&to).unwrap();
+            let written: String = written.split_whitespace().collect();
+            let expected = format!(r#"{{"dtype":"float32","limit":[0.0,{infinity}]}}"#);
+            assert_eq!(written, expected);
+        }
     }
 }

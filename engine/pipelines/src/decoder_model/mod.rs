@@ -13,9 +13,9 @@ use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgre
 use wisp_types::{Api, BoxFuture, Capabilities};
 
 use crate::{
-    Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LoraError, LoraManager, ModelFiles,
-    ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel, SamplingBuffers,
-    SupportedEncoding,
+    Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LayerEmbeddingsPlacement, LoraError,
+    LoraManager, ModelFiles, ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel,
+    SamplingBuffers, SupportedEncoding,
     layer_embeddings::{self, LayerEmbeddingTable, Placed},
     sampler,
     window_rings::WindowRings,
@@ -66,21 +66,14 @@ impl CheckpointModel for DecoderModel {
         progress: Option<OnProgress<'_>>,
     ) -> Result<DecoderModel, PipelineError> {
         let spec = files.model_spec.decoder()?.clone();
-        let device = session.device().info();
-        let capabilities = &device.capabilities;
-        let limits = fit::fit(capabilities, &spec, limits.for_device(device))?;
-        let rings = WindowRings::of(&spec, &limits);
-        let compile = |graph: &Graph| session.compile(graph);
-        let needs = |compiled: &CompiledModel, limits| {
-            footprint(compiled, capabilities, &spec, limits, rings)
-        };
+        let limits = limits.for_device(session.device().info());
+        let (placed, rings) = plan(session, files, &spec, limits)?;
         let Placed {
             compiled,
             weights,
             limits,
-            needs,
-        } = layer_embeddings::place(files, &spec, limits, compile, needs)?;
-        let limits = fit::fit_memory(&spec, limits, rings, needs)?;
+            ..
+        } = placed;
         let options = InitOptions {
             max_dims: max_dims(&spec, limits, rings),
             progress,
@@ -125,6 +118,56 @@ impl CheckpointModel for DecoderModel {
     fn huggingface_config(&self) -> Option<&Value> {
         self.config.as_ref()
     }
+}
+
+/// Compiles a decoder for a device, with limits that it keeps. Where prefixes are to be shared, layers with a window keep
+/// whole texts; if there is no memory for that, no prefixes are shared.
+fn plan<'f>(
+    session: &InferenceSession,
+    files: &'f ModelFiles,
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
+    let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
+    if !(limits.prefix_caching && has_windows) {
+        return plan_as_asked(session, files, spec, limits);
+    }
+    // Prefixes are given up before embeddings by layer go to the host, where each step waits for them.
+    let wanted = match limits.layer_embeddings {
+        LayerEmbeddingsPlacement::Auto => LayerEmbeddingsPlacement::Device,
+        placement => placement,
+    };
+    let shared = ModelLimits {
+        layer_embeddings: wanted,
+        ..limits
+    };
+    match plan_as_asked(session, files, spec, shared) {
+        Err(PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. }) => {
+            let alone = ModelLimits {
+                prefix_caching: false,
+                ..limits
+            };
+            plan_as_asked(session, files, spec, alone)
+        }
+        planned => planned,
+    }
+}
+
+fn plan_as_asked<'f>(
+    session: &InferenceSession,
+    files: &'f ModelFiles,
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
+    let capabilities = &session.device().info().capabilities;
+    let limits = fit::fit(capabilities, spec, limits)?;
+    let rings = WindowRings::of(spec, &limits);
+    let compile = |graph: &Graph| session.compile(graph);
+    let needs =
+        |compiled: &CompiledModel, limits| footprint(compiled, capabilities, spec, limits, rings);
+    let placed = layer_embeddings::place(files, spec, limits, compile, needs)?;
+    let limits = fit::fit_memory(spec, placed.limits, rings, placed.needs)?;
+    Ok((Placed { limits, ..placed }, rings))
 }
 
 impl PipelineModel for DecoderModel {

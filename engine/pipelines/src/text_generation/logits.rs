@@ -70,7 +70,7 @@ impl TextGenerator {
             self.check_adapter(adapter)?;
         }
         // The text overwrites the first pages, whatever they contain.
-        self.scheduler.forget_prefixes();
+        self.forget_prefixes();
         let most = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
         let (mut start, mut rest) = (0, tokens);
         while !rest.is_empty() {

@@ -50,7 +50,7 @@ impl TextGenerator {
             false => &CONTEXTS[..],
         };
         // The pages of the KV cache will no longer hold what the scheduler knows of them.
-        self.scheduler.forget_prefixes();
+        self.forget_prefixes();
         let longest = u32::try_from(limits.longest_sequence()).unwrap_or(u32::MAX);
         let mut contexts: Vec<u32> = contexts.iter().map(|at| *at.min(&longest)).collect();
         contexts.dedup();

@@ -118,17 +118,18 @@ fn continue_last(request: &mut ChatRequest) -> Result<(), ApiError> {
 }
 
 fn messages(fields: &Fields, sent: &[Sent]) -> Result<Vec<Message>, ApiError> {
-    let mut texts: Vec<String> = Vec::new();
+    // Texts of the system among the messages come first too, as in vLLM: few models were trained with others.
+    let mut all: Vec<Message> = Vec::with_capacity(sent.len() + 1);
     if let Some(content) = fields.get::<Value>("system")? {
-        texts.push(system("system", &content)?);
+        turns::push_system(&system("system", &content)?, &mut all);
     }
-    let mut messages: Vec<Message> = Vec::with_capacity(sent.len() + 1);
+    let mut messages: Vec<Message> = Vec::with_capacity(sent.len());
     for (at, sent) in sent.iter().enumerate() {
         let param = format!("messages[{at}].content");
         match sent.role.as_str() {
             "user" => user(&param, &sent.content, &mut messages)?,
             "assistant" => messages.push(assistant(&param, &sent.content)?),
-            "system" => texts.push(system(&param, &sent.content)?),
+            "system" => turns::push_system(&system(&param, &sent.content)?, &mut all),
             _ => {
                 let param = format!("messages[{at}].role");
                 let message = format!("{param} must be user, assistant or system");
@@ -139,8 +140,8 @@ fn messages(fields: &Fields, sent: &[Sent]) -> Result<Vec<Message>, ApiError> {
     if sent.is_empty() {
         return Err(ApiError::parameter("messages", "messages is empty"));
     }
-    turns::put_system_first(texts, &mut messages);
-    Ok(messages)
+    all.extend(messages);
+    Ok(all)
 }
 
 /// Reads a text of the system, without the block for Anthropic's billing.
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_the_system_are_one_message_without_billing() {
+    fn texts_of_the_system_are_read_without_billing() {
         let body = r#"{"system": [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=1a2b3;"},
             {"type": "text", "text": "a"}], "messages": [{"role": "system", "content": "b"},
             {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},

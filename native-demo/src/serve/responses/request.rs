@@ -82,13 +82,12 @@ pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
 
 fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let instructions: Option<String> = fields.get("instructions")?;
-    let mut system: Vec<String> = instructions.into_iter().collect();
     let mut messages: Vec<Message> = Vec::new();
+    turns::push_system(&instructions.unwrap_or_default(), &mut messages);
     let missing = || ApiError::parameter("input", "input is missing");
     if fields.raw("input").ok_or_else(missing)?.starts_with('"') {
         let text: String = fields.require("input")?;
         messages.push(Message::new("user", text));
-        turns::put_system_first(system, &mut messages);
         return Ok(messages);
     }
     let items: Vec<Sent> = fields.require("input")?;
@@ -110,13 +109,12 @@ fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
             messages.extend(turn.take().map(Turn::message));
             let message = other(&param, item)?;
             match message.role == "system" {
-                true => system.push(message.content),
+                true => turns::push_system(&message.content, &mut messages),
                 false => messages.push(message),
             }
         }
     }
     messages.extend(turn.map(Turn::message));
-    turns::put_system_first(system, &mut messages);
     Ok(messages)
 }
 
@@ -284,12 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_the_system_are_one_message() {
+    fn texts_of_the_system_that_follow_one_another_are_one_message() {
         let body = r#"{"instructions": "a", "input": [{"role": "developer", "content": "b"},
             {"role": "user", "content": "c"}, {"role": "system", "content": "d"}]}"#;
         let expected = [
-            Message::new("system", "a\n\nb\n\nd"),
+            Message::new("system", "a\n\nb"),
             Message::new("user", "c"),
+            Message::new("system", "d"),
         ];
         assert_eq!(read(body).messages, expected);
     }
