@@ -212,14 +212,14 @@ impl OpenModel {
         Ok(match loaded {
             Loaded::Generator(generator) => {
                 let info = self.info(&generator);
-                Model::of_generator(info, session, generator)?
+                Model::of_generator(info, session, *generator)?
             }
             Loaded::Encoder(encoder) => {
                 let info = ModelInfo {
                     is_encoder: true,
                     ..self.described(encoder.limits())
                 };
-                Model::of_encoder(info, session, self.text.clone(), encoder)?
+                Model::of_encoder(info, session, self.text.clone(), *encoder)?
             }
         })
     }
@@ -242,7 +242,7 @@ impl OpenModel {
     /// As [`Self::load`], and if the model is an encoder.
     pub async fn load_generator(&self) -> Result<(InferenceSession, TextGenerator), Error> {
         match self.load_to_device().await? {
-            (session, Loaded::Generator(generator)) => Ok((session, generator)),
+            (session, Loaded::Generator(generator)) => Ok((session, *generator)),
             (_, Loaded::Encoder(_)) => {
                 let model = self.text.name().into();
                 Err(Error::NotAGenerator { model })
@@ -280,7 +280,7 @@ impl OpenModel {
                 let encoder = TextEncoder::load(&session, files, limits, Some(&report)).await?;
                 self.note(notes::precision_of_model(&session, encoder.model()));
                 self.note(notes::layer_embeddings(&limits, encoder.limits()));
-                Loaded::Encoder(encoder)
+                Loaded::Encoder(Box::new(encoder))
             }
             None => {
                 let generator = TextGenerator::load(&session, files, limits, Some(&report)).await?;
@@ -289,7 +289,7 @@ impl OpenModel {
                 let decoder = generator.decoder().map(DecoderModel::decoder);
                 self.note(decoder.and_then(|model| notes::precision_of_model(&session, model)));
                 self.note(notes::layer_embeddings(&limits, generator.limits()));
-                Loaded::Generator(generator)
+                Loaded::Generator(Box::new(generator))
             }
         };
         self.save(&session, files, &limits)?;
@@ -432,12 +432,12 @@ impl OpenModel {
         let device = Device::host(config.threads).map_err(SessionError::Device)?;
         let session = InferenceSession::new(device);
         let generator = TextGenerator::new(&session, model, self.text.clone()).await?;
-        Ok((session, Loaded::Generator(generator)))
+        Ok((session, Loaded::Generator(Box::new(generator))))
     }
 }
 
 /// A model on its device that no worker runs yet.
 enum Loaded {
-    Generator(TextGenerator),
-    Encoder(TextEncoder),
+    Generator(Box<TextGenerator>),
+    Encoder(Box<TextEncoder>),
 }

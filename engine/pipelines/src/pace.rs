@@ -70,10 +70,16 @@ impl Pace {
         let tokens = batch.tokens() as u64;
         if batch.sequences.iter().all(|part| part.tokens.len() == 1) {
             self.decode_steps = next(batch.steps as u64, seconds).max(1);
-        } else if self.prompt_tokens < u64::MAX
-            // A step of few tokens takes longer for each of them.
-            && (tokens >= self.prompt_tokens / 2 || seconds > STEP_SECONDS)
-        {
+        } else {
+            self.observe_prompt(tokens, seconds);
+        }
+    }
+
+    /// Adapts the pace to a step that computed only tokens of prompts, as [`Self::observe`] does.
+    pub fn observe_prompt(&mut self, tokens: u64, seconds: f64) {
+        // A step of few tokens takes longer for each of them.
+        let counts = tokens >= self.prompt_tokens / 2 || seconds > STEP_SECONDS;
+        if self.prompt_tokens < u64::MAX && counts {
             let tiles = (next(tokens, seconds) + TILE / 2) / TILE;
             self.prompt_tokens = (tiles * TILE).max(TILE);
         }

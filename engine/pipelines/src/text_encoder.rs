@@ -7,6 +7,7 @@ mod rerank;
 mod tokens;
 
 use serde_json::Value;
+use web_time::Instant;
 
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
@@ -22,9 +23,10 @@ use super::{
     layer_embeddings::{self, LayerEmbeddingTable, Placed},
     model_files::{Dense, ModelFiles},
     normalize,
+    pace::Pace,
     spec::EncoderSpec,
 };
-use batches::{batches, check, fit, learned_positions};
+use batches::{batch_len, check, fit, learned_positions};
 pub use error::EncodeError;
 pub use rerank::{Relevance, RerankOptions};
 pub use tokens::{EncoderTokenizer, TokenizedText};
@@ -80,6 +82,8 @@ pub struct TextEncoder {
     tokenizer: EncoderTokenizer,
     config: Option<Value>,
     encoding: Option<SupportedEncoding>,
+    /// How many tokens a batch takes, so that the device's other users do not wait long.
+    pace: Pace,
 }
 
 impl TextEncoder {
@@ -144,8 +148,11 @@ impl TextEncoder {
     ) -> Result<Vec<Vec<f32>>, PipelineError> {
         check(&self.spec, self.limits.max_length, texts)?;
         let mut states = Vec::with_capacity(texts.len());
-        for batch in batches(&self.limits, texts) {
-            states.extend(self.run(&texts[batch]).await?);
+        let mut rest = texts;
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(self.next_batch(rest));
+            states.extend(self.run(batch).await?);
+            rest = later;
         }
         let is_finite = |states: &Vec<f32>| states.iter().all(|value| value.is_finite());
         match states.iter().position(|states| !is_finite(states)) {
@@ -259,13 +266,21 @@ impl TextEncoder {
         pollster::block_on(self.encode(texts, options))
     }
 
+    /// Returns how many of the first texts the next batch takes.
+    fn next_batch<T: AsRef<[u32]>>(&self, texts: &[T]) -> usize {
+        batch_len(&self.limits, self.pace.prompt_tokens() as u64, texts)
+    }
+
     /// Runs texts that fit the limits as one ragged batch and returns the hidden states of all their
     /// tokens.
     async fn run<T: AsRef<[u32]>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let since = Instant::now();
         self.execute(texts, &[]).await?;
         let count: usize = texts.iter().map(|text| text.as_ref().len()).sum();
         let elements = (count * self.width()) as u64;
         let hidden: Vec<f32> = self.model.read("hidden", elements).await?;
+        self.pace
+            .observe_prompt(count as u64, since.elapsed().as_secs_f64());
         let mut rest = hidden.as_slice();
         let states = texts.iter().map(|text| {
             let own = rest.split_off(..text.as_ref().len() * self.width());
@@ -410,6 +425,7 @@ impl CheckpointModel for TextEncoder {
             tokenizer: EncoderTokenizer::of(files).within(limits.max_length),
             config: files.huggingface_config.clone(),
             encoding: SupportedEncoding::of(&files.checkpoint),
+            pace: Pace::new(true),
         })
     }
 

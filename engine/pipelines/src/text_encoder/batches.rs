@@ -1,7 +1,5 @@
 //! Groups texts into batches, and fits limits to the device.
 
-use std::ops::Range;
-
 use super::{
     super::{
         DecoderSpec, ModelLimits, PipelineError, decoder_graph::DecoderError, spec::EncoderSpec,
@@ -48,27 +46,17 @@ pub(super) fn check<T: AsRef<[u32]>>(
     Ok(())
 }
 
-/// Splits the texts, in order, into as few batches as the limits allow. No text may exceed the limits.
-pub(super) fn batches<T: AsRef<[u32]>>(limits: &ModelLimits, texts: &[T]) -> Vec<Range<usize>> {
-    let mut batches: Vec<Range<usize>> = Vec::new();
-    let mut tokens = 0;
-    for (i, text) in texts.iter().enumerate() {
-        let len = text.as_ref().len() as u64;
-        match batches.last_mut() {
-            Some(batch)
-                if tokens + len <= limits.max_step_tokens
-                    && (batch.len() as u64) < limits.max_batch =>
-            {
-                batch.end = i + 1;
-                tokens += len;
-            }
-            _ => {
-                batches.push(i..i + 1);
-                tokens = len;
-            }
-        }
-    }
-    batches
+/// Returns how many of the first texts the next batch takes: as many as the limits allow and as have together at most
+/// `tokens` tokens, but at least one if there is any. No text may exceed the limits.
+pub(super) fn batch_len<T: AsRef<[u32]>>(limits: &ModelLimits, tokens: u64, texts: &[T]) -> usize {
+    let most = limits.max_step_tokens.min(tokens);
+    let sums = texts.iter().scan(0, |sum, text| {
+        *sum += text.as_ref().len() as u64;
+        Some(*sum)
+    });
+    let count = sums.take_while(|sum| *sum <= most).count();
+    let max_batch = usize::try_from(limits.max_batch).unwrap_or(usize::MAX);
+    count.max(1).min(max_batch).min(texts.len())
 }
 
 /// Clamps limits to what the device and the model support: a binding must hold every intermediate
@@ -109,15 +97,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_as_few_as_the_limits_allow() {
+    fn batches_are_as_few_as_the_limits_and_the_pace_allow() {
         let limits = ModelLimits {
             max_batch: 2,
             max_step_tokens: 5,
             ..Default::default()
         };
         let texts = [1, 2, 3, 2, 1, 1, 5, 1].map(|len| vec![0u32; len]);
-        let expected = [0..2, 2..4, 4..6, 6..7, 7..8];
-        assert_eq!(batches(&limits, &texts), expected);
+        for (tokens, expected) in [
+            (u64::MAX, &[2, 2, 2, 1, 1][..]),
+            (3, &[2, 1, 2, 1, 1, 1]),
+            (0, &[1; 8]),
+        ] {
+            let mut rest = &texts[..];
+            let mut lens = Vec::new();
+            while !rest.is_empty() {
+                lens.push(batch_len(&limits, tokens, rest));
+                rest = &rest[lens[lens.len() - 1]..];
+            }
+            assert_eq!(lens, expected);
+        }
+        assert_eq!(batch_len::<Vec<u32>>(&limits, 9, &[]), 0);
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Ranks documents by their relevance to a query, with a model that scores both as one text (a
 //! cross-encoder).
 
+use web_time::Instant;
 use wisp_text::tokenizer::PairTokens;
 
-use super::{
-    EncodeError, TextEncoder,
-    batches::{batches, check},
-};
+use super::{EncodeError, TextEncoder, batches::check};
 use crate::PipelineError;
 
 /// How documents are ranked.
@@ -45,7 +43,9 @@ impl TextEncoder {
         let tokens: Vec<&[u32]> = texts.iter().map(|text| text.tokens.as_slice()).collect();
         check(&self.spec, self.limits.max_length, &tokens)?;
         let mut all = Vec::with_capacity(texts.len());
-        for batch in batches(&self.limits, &tokens) {
+        while all.len() < texts.len() {
+            let since = Instant::now();
+            let batch = all.len()..all.len() + self.next_batch(&tokens[all.len()..]);
             let types = texts[batch.clone()]
                 .iter()
                 .map(|text| text.types.as_slice());
@@ -56,6 +56,9 @@ impl TextEncoder {
             self.execute(&tokens[batch.clone()], &types).await?;
             let elements = batch.len() as u64 * head.labels;
             let scores: Vec<f32> = self.model.read("scores", elements).await?;
+            let count = tokens[batch].iter().map(|text| text.len() as u64).sum();
+            self.pace
+                .observe_prompt(count, since.elapsed().as_secs_f64());
             all.extend(scores.chunks(head.labels as usize).map(<[f32]>::to_vec));
         }
         let is_finite = |scores: &Vec<f32>| scores.iter().all(|score| score.is_finite());
