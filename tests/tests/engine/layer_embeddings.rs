@@ -8,8 +8,8 @@ use wisp_engine::{
     LayerEmbeddingsPlacement::{self, Auto, Device, Host},
     LoadProgress, Model,
     pipelines::{
-        CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, Remedy, Request,
-        TextEncoder, text_generation::TextGenerator,
+        CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineConfig, PipelineError,
+        Remedy, Request, TextEncoder, text_generation::TextGenerator,
     },
     session::CompiledModule,
     types::Capabilities,
@@ -297,13 +297,17 @@ fn auto_is_the_host_if_memory_is_short() {
 fn the_facade_notes_where_the_embeddings_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = wide(folder.path()).to_str().unwrap().to_string();
-    let load = |setting, memory: u64| {
+    // The less a step takes, the less layers with a window keep.
+    let short_chunks = |config: &mut PipelineConfig| config.prefill_chunk_size = 8;
+    let load = |setting, memory: u64, shares: bool| {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let kept = notes.clone();
         let builder = Model::builder(path.clone())
             .device("host")
             .unwrap()
             .layer_embeddings(setting)
+            .prefix_caching(shares)
+            .configure(short_chunks)
             .on_progress(move |progress| {
                 if let LoadProgress::Note { text } = progress {
                     kept.lock().unwrap().push(text);
@@ -311,18 +315,26 @@ fn the_facade_notes_where_the_embeddings_are() {
             });
         let model = builder.memory_limit(memory).load().unwrap();
         let notes = notes.lock().unwrap().join("\n");
-        (model.limits().layer_embeddings, notes)
+        let limits = model.limits();
+        (limits.layer_embeddings, limits.prefix_caching, notes)
     };
-    let builder = Model::builder(path.clone()).device("host").unwrap();
-    let whole = builder.layer_embeddings(Device).estimate().unwrap().total();
-    assert_eq!(load(Auto, whole), (Device, String::new()));
-    let (at, note) = load(Auto, whole - 1);
+    let whole = |shares| {
+        let builder = Model::builder(path.clone()).device("host").unwrap();
+        let builder = builder.layer_embeddings(Device).prefix_caching(shares);
+        builder.configure(short_chunks).estimate().unwrap().total()
+    };
+    let none = String::new;
+    assert_eq!(load(Auto, whole(false), false), (Device, false, none()));
+    // Prefixes are given up first.
+    assert_eq!(load(Auto, whole(true), true), (Device, true, none()));
+    assert_eq!(load(Auto, whole(true) - 1, true), (Device, false, none()));
+    let (at, _, note) = load(Auto, whole(false) - 1, true);
     assert_eq!(at, Host);
     assert!(
         note.contains("embeddings by layer stay on the host"),
         "{note}"
     );
-    assert_eq!(load(Host, whole), (Host, String::new()));
+    assert_eq!(load(Host, whole(true), true), (Host, true, none()));
 }
 
 #[test]

@@ -128,29 +128,33 @@ fn plan<'f>(
     spec: &DecoderSpec,
     limits: ModelLimits,
 ) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
-    let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
-    if !(limits.prefix_caching && has_windows) {
-        return plan_as_asked(session, files, spec, limits);
-    }
-    // Prefixes are given up before embeddings by layer go to the host, where each step waits for them.
-    let wanted = match limits.layer_embeddings {
-        LayerEmbeddingsPlacement::Auto => LayerEmbeddingsPlacement::Device,
-        placement => placement,
-    };
-    let shared = ModelLimits {
-        layer_embeddings: wanted,
+    let alone = ModelLimits {
+        prefix_caching: false,
         ..limits
     };
-    match plan_as_asked(session, files, spec, shared) {
-        Err(PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. }) => {
-            let alone = ModelLimits {
-                prefix_caching: false,
-                ..limits
-            };
-            plan_as_asked(session, files, spec, alone)
-        }
-        planned => planned,
+    if !limits.prefix_caching || WindowRings::of(spec, &alone).is_none() {
+        return plan_as_asked(session, files, spec, limits);
     }
+    let is_free = limits.layer_embeddings == LayerEmbeddingsPlacement::Auto;
+    let may_move = is_free && spec.layer_embeddings.is_some();
+    let shared = ModelLimits {
+        layer_embeddings: match may_move {
+            true => LayerEmbeddingsPlacement::Device,
+            false => limits.layer_embeddings,
+        },
+        ..limits
+    };
+    let is_whole = |placed: &Placed<'_>| {
+        let memory = limits.memory;
+        memory == 0 || placed.needs.total() <= memory
+    };
+    match plan_as_asked(session, files, spec, shared) {
+        // Prefixes are given up before embeddings by layer go to the host, where each step waits for them.
+        Ok((placed, _)) if may_move && !is_whole(&placed) => {}
+        Err(PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. }) => {}
+        planned => return planned,
+    }
+    plan_as_asked(session, files, spec, alone)
 }
 
 fn plan_as_asked<'f>(
