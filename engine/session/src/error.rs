@@ -167,6 +167,14 @@ pub enum SessionError {
         /// The names that the model has.
         has: Vec<String>,
     },
+    /// Occurs when an input is given twice.
+    #[error("{model}: the input {name:?} is given twice")]
+    InputTwice {
+        /// The name of the model's graph.
+        model: String,
+        /// The name of the input.
+        name: String,
+    },
     /// Occurs when the number of inputs is not the model's.
     #[error("{model} takes {} inputs ({}), but {given} are given", .expected.len(), .expected.join(", "))]
     Inputs {

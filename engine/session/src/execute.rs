@@ -1,9 +1,10 @@
 //! Executing a model with tensors, by position or by name.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{error::SessionError, model::Model, tensor::Tensor};
 use wisp_compiler::Port;
+use wisp_device::Buffer;
 use wisp_types::Dim;
 
 impl Model {
@@ -146,9 +147,20 @@ impl Model {
 
     /// Writes inputs that [`Self::sizes`] has checked.
     pub(crate) async fn write_all(&self, inputs: &[(&str, &Tensor)]) -> Result<(), SessionError> {
-        for (name, tensor) in inputs {
-            let buffer = self.buffer(name)?;
-            tensor.write_to(self.device(), buffer).await?;
+        let own: Result<Vec<&Buffer>, _> =
+            inputs.iter().map(|(name, _)| self.buffer(name)).collect();
+        let own = own?;
+        let mut values = Vec::with_capacity(inputs.len());
+        for ((_, tensor), to) in inputs.iter().zip(&own) {
+            // What stands in another input would be overwritten before it is read.
+            let mut others = own.iter().filter(|other| !other.is(to));
+            values.push(match others.any(|other| tensor.is_in(other)) {
+                true => Cow::Owned(tensor.copied()?),
+                false => Cow::Borrowed(*tensor),
+            });
+        }
+        for (value, to) in values.iter().zip(own) {
+            value.write_to(self.device(), to).await?;
         }
         Ok(())
     }
@@ -183,13 +195,21 @@ pub(crate) fn by_position<'a, 't>(
     Ok(names.into_iter().zip(inputs.iter().copied()).collect())
 }
 
-/// Checks that every name is that of an input.
+/// Checks that every name is that of an input, and that none is given twice.
 pub(crate) fn check_names<'a>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
     inputs: &[(&str, &Tensor)],
 ) -> Result<(), SessionError> {
     let has: Vec<&str> = ports.map(|port| port.name.as_str()).collect();
+    for (at, (name, _)) in inputs.iter().enumerate() {
+        if inputs[..at].iter().any(|(earlier, _)| earlier == name) {
+            return Err(SessionError::InputTwice {
+                model: model.into(),
+                name: name.to_string(),
+            });
+        }
+    }
     match inputs.iter().find(|(name, _)| !has.contains(name)) {
         None => Ok(()),
         Some((name, _)) => Err(SessionError::UnknownPort {

@@ -87,7 +87,8 @@ impl Model {
         self.port_on_device(port, dims)
     }
 
-    /// Reads the first `elements` of an input, buffer or output, as they are after all work recorded so far.
+    /// Reads the first `elements` of an input, buffer or output, as they are after all work recorded so far: of an input
+    /// and an output of one name, the output.
     /// The call itself submits that work and the read; work recorded before the future is awaited runs
     /// after the read.
     ///
@@ -100,7 +101,12 @@ impl Model {
         elements: u64,
     ) -> impl Future<Output = Result<Vec<T>, SessionError>> + use<T> {
         let bytes = elements.saturating_mul(size_of::<T>() as u64);
-        let read = self.buffer(name).map(|buffer| match bytes {
+        let mut outputs = self.program.outputs.iter();
+        let buffer = match outputs.find(|port| port.name == name) {
+            Some(port) => self.memory_of(port),
+            None => self.buffer(name),
+        };
+        let read = buffer.map(|buffer| match bytes {
             0 => None,
             _ => Some(self.device.read(buffer, 0..bytes)),
         });

@@ -222,6 +222,11 @@ impl Tensor {
         pollster::block_on(self.to_host())
     }
 
+    /// True if the elements are in a buffer.
+    pub(crate) fn is_in(&self, buffer: &Buffer) -> bool {
+        matches!(&self.values, Values::On(_, own) if own.is(buffer))
+    }
+
     /// A copy in new memory of the same device.
     pub(crate) fn copied(&self) -> Result<Tensor, SessionError> {
         let Values::On(device, from) = &self.values else {
@@ -244,7 +249,7 @@ impl Tensor {
             Values::Words(words) if words.is_empty() => Ok(()),
             Values::Words(words) => device.write(buffer, 0, bytemuck::cast_slice(words)),
             // The tensor is the input's own memory.
-            Values::On(_, from) if from.is(buffer) => Ok(()),
+            Values::On(..) if self.is_in(buffer) => Ok(()),
             Values::On(from_device, from) => {
                 let to = (device, buffer);
                 from_device.transfer(from, self.bytes(), to).await

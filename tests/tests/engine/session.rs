@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use wisp_engine::{
+    device::Device,
     graph::{
         Binary, DType, Graph, Module, NormKind, NormSpec, Op,
         ops::{Argmax, Embed, Linear, ScaledAdd, Softmax},
@@ -72,6 +73,68 @@ fn executions_at_the_same_time_keep_their_inputs(place: TestDevice) {
             thread.join().unwrap();
         }
     });
+}
+
+/// Models that share weights run on threads of their own. On the host, several threads compute each product.
+#[test]
+fn models_with_common_weights_run_at_the_same_time() {
+    let session = InferenceSession::new(Device::host(4).unwrap());
+    let mut module = Module::default();
+    for (name, scale) in [("one", 1.0), ("two", 2.0)] {
+        let mut graph = Graph::new(name);
+        let x = graph.input("x", DType::F32, shape!["tokens", 256u64]);
+        let w = graph.weight("w", Encoding::F32, shape![2048u64, 256u64]);
+        let y = graph.add(Linear, &[x, w]).unwrap();
+        let y = graph.add(ScaledAdd { scale }, &[y, y]).unwrap();
+        graph.output("y", y);
+        module.add(graph).unwrap();
+    }
+    let mut weights = MemoryWeights::default();
+    weights
+        .insert("w", &[2048, 256], &[0.5; 2048 * 256])
+        .unwrap();
+    let models = session
+        .load_all_blocking(&module, &weights, options())
+        .unwrap();
+    let runs = |name: &str, expected: f32| {
+        let x = Tensor::f32(&[8, 256], &[1.0; 8 * 256]).unwrap();
+        for _ in 0..200 {
+            let outputs = models[name].execute_blocking(&[&x]).unwrap();
+            assert!(outputs[0].as_f32().unwrap().iter().all(|y| *y == expected));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| runs("one", 256.0));
+        scope.spawn(|| runs("two", 384.0));
+    });
+}
+
+fn inputs_in_each_others_memory_are_swapped(place: TestDevice) {
+    let session = session(place);
+    let mut graph = Graph::new("pair");
+    let a = graph.input("a", DType::F32, shape![4u64]);
+    let b = graph.input("b", DType::F32, shape![4u64]);
+    let difference = graph.binary(Binary::Sub, a, b).unwrap();
+    graph.output("a", difference);
+    let weights = MemoryWeights::default();
+    let model = session
+        .load_blocking(&graph, &weights, InitOptions::default())
+        .unwrap();
+    let [a, b] = [1.0, 3.0].map(|x| Tensor::f32(&[4], &[x; 4]).unwrap());
+    let run = |a: &Tensor, b: &Tensor| {
+        let outputs = model.execute_blocking(&[a, b]).unwrap();
+        outputs[0].as_f32().unwrap()[0]
+    };
+    assert_eq!(run(&a, &b), -2.0);
+    let dims = model.dims(&[]).unwrap();
+    let own = ["a", "b"].map(|name| model.input_on_device(name, &dims).unwrap());
+    assert_eq!(run(&own[1], &own[0]), 2.0);
+    assert_eq!(run(&own[0], &own[1]), 2.0);
+    // The output of this name, not the input.
+    assert_eq!(model.read_blocking::<f32>("a", 1).unwrap(), [2.0]);
+    let twice = model.execute_named_blocking(&[("a", &a), ("b", &b), ("a", &b)]);
+    let error = twice.unwrap_err().to_string();
+    assert!(error.contains("\"a\" is given twice"), "{error}");
 }
 
 fn execute_takes_inputs_by_position_and_by_name(place: TestDevice) {
@@ -144,6 +207,7 @@ fn common_weights_are_on_the_device_once(place: TestDevice) {
 }
 
 on_every_device!(
+    inputs_in_each_others_memory_are_swapped,
     executions_at_the_same_time_keep_their_inputs,
     execute_takes_inputs_by_position_and_by_name,
     common_weights_are_on_the_device_once

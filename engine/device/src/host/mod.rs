@@ -2,7 +2,10 @@
 
 pub(crate) mod memory;
 
-use std::{ops::Range, sync::OnceLock};
+use std::{
+    ops::Range,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use wisp_host::{Args, Binding, HostBuffer, OutOfBounds, Twin, twin};
 use wisp_shaders::Kernel;
@@ -25,6 +28,9 @@ pub(crate) struct HostDevice {
     num_threads: usize,
     /// `None` within on a target without threads.
     pool: OnceLock<Option<rayon::ThreadPool>>,
+    /// Held by what runs: a twin holds the locks of its buffers, and a thread of the pool that waits for others within it
+    /// would begin another one, which may need the same buffers.
+    running: Mutex<()>,
 }
 
 /// Describes the host with this many threads (0: one for each core).
@@ -50,6 +56,7 @@ impl HostDevice {
             info: info(num_threads),
             num_threads,
             pool: OnceLock::new(),
+            running: Mutex::default(),
         }
     }
 
@@ -193,7 +200,10 @@ impl Backend for HostDevice {
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
         let run_all = || dispatches.iter().try_for_each(run);
-        match self.threads()? {
+        let pool = self.threads()?;
+        // Poisoning is harmless: it guards nothing by itself.
+        let _alone = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        match pool {
             Some(pool) => pool.install(run_all),
             None => run_all(),
         }
