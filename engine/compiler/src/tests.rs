@@ -2,6 +2,7 @@
 
 mod attention;
 mod fusion;
+mod hazards;
 mod int8;
 mod lora;
 mod recurrence;

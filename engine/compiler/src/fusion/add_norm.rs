@@ -67,15 +67,11 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let &[a, b] = nodes[add].inputs.as_slice() else {
         return Err(Miss::Absent);
     };
-    // The step runs where the sum was: the norm's weights must exist by then.
-    let exists = |id: &ValueId| {
-        let producer = uses.producer(graph.storage(*id));
-        producer.is_none_or(|producer| producer < add)
-    };
     let is_whole_row = graph.value(sum).shape.cols() == graph.value(weight).shape.cols();
     let same_shapes = graph.value(a).shape == graph.value(b).shape;
     let different = graph.storage(a) != graph.storage(b);
     let is_first = uses.readers(sum).iter().min() == Some(&at) && fusion.replaced[add].is_none();
+    let mut weights = nodes[at].inputs[1..].iter();
     let conditions = [
         (is_whole_row, "it normalises parts of the sum's rows"),
         (same_shapes, "the operands of the sum have different shapes"),
@@ -86,8 +82,9 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
             "something reads the first operand of the sum later",
         ),
         (
-            nodes[at].inputs[1..].iter().all(exists),
-            "its weights are calculated after the sum",
+            // The step runs where the sum was, and reads the weights there.
+            weights.all(|id| fusion.is_same(*id, add, at)),
+            "its weights are calculated or written after the sum",
         ),
     ];
     for (holds, reason) in conditions {

@@ -11,7 +11,7 @@ use wisp_graph::{
 };
 
 use super::{
-    stacked::{private_projection, stack},
+    stacked::{private_projection, require_same_operand, stack},
     step::{FusedStep, Fusion, Miss, Step},
 };
 
@@ -71,6 +71,7 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let [x, up_x] = [gate, up].map(|layer| nodes[layer.linear].inputs[0]);
     let fits = up_x == x && gate.linear != up.linear;
     Miss::unless(fits, "its two linear layers read different values")?;
+    require_same_operand(fusion, &[gate, up])?;
     if let (Some(gate_part), Some(up_part)) = (gate.part(nodes), up.part(nodes)) {
         let product = GatedProduct {
             x,

@@ -16,6 +16,7 @@ mod uses;
 use wisp_graph::Graph;
 
 pub(crate) use step::Step;
+pub(crate) use uses::read_after_run;
 
 use step::{Fusion, Miss};
 use uses::Uses;

@@ -2,7 +2,7 @@
 //! write to the KV cache: one product with stacked weights, and one kernel for the rest.
 
 use wisp_graph::{
-    HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId,
+    HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind,
     lowering::{LoweringError, OpLowering, Size, params},
     ops::KvWrite,
     runtime_fields,
@@ -10,7 +10,7 @@ use wisp_graph::{
 use wisp_shaders::params::RopeKvWriteParams;
 
 use super::{
-    stacked::{Projection, private_projection, stack},
+    stacked::{Projection, private_projection, require_same_operand, stack},
     step::{FusedStep, Fusion, Miss, Step},
 };
 
@@ -152,6 +152,12 @@ fn common_norm(
     }
 }
 
+/// True if the weights of norms are tensors of the checkpoint, which the step reads as one vector.
+fn has_weights(fusion: &Fusion<'_>, norm: Option<HeadNorm>) -> bool {
+    let mut weights = norm.iter().flat_map(|norm| norm.weights);
+    weights.all(|id| matches!(fusion.graph.value(id).kind, ValueKind::Weight(_)))
+}
+
 /// Fuses the write to the cache at a node with the ropes and linear layers before it.
 pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let (nodes, uses) = (fusion.nodes, &fusion.uses);
@@ -166,6 +172,12 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let Op::Rope(k_spec) = nodes[k_rope].op else {
         return Err(not_rotated);
     };
+    // The step rotates each token by the position to which it writes.
+    let same_index = nodes[k_rope].inputs[1] == index;
+    Miss::unless(
+        same_index,
+        "its keys are rotated by other positions than they are written to",
+    )?;
     let private = uses.only_reader(k_rotated) == Some(at);
     Miss::unless(private, "something else reads the rotated keys")?;
     let k = rotated_projection(fusion, k_rope, write.heads)?;
@@ -178,10 +190,20 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let q = rotated_projection(fusion, q_rope, q_spec.heads)?;
     let norm = common_norm(fusion, q, k)
         .ok_or(Miss::Unfit("its queries and keys have different norms"))?;
+    Miss::unless(
+        has_weights(fusion, norm),
+        "the weights of its norms are not the checkpoint's",
+    )?;
     let layers = [q.layer, k.layer, v];
     let xs = layers.map(|layer| nodes[layer.linear].inputs[0]);
     let same_x = xs.iter().all(|x| *x == xs[0]);
     Miss::unless(same_x, "its linear layers read different values")?;
+    require_same_operand(fusion, &layers)?;
+    let mut turns = nodes[k_rope].inputs[1..].iter();
+    Miss::unless(
+        turns.all(|id| fusion.is_same(*id, q_rope.min(k_rope), at)),
+        "something may write the positions or the table of its rotations before the write",
+    )?;
     let same_heads = (q_spec.rotary_dim, q_spec.interleaved)
         == (k_spec.rotary_dim, k_spec.interleaved)
         && q_spec.heads.head_dim == write.heads.head_dim
@@ -199,6 +221,8 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let (steps, mut replaced) = stack(fusion, &layers)?;
     replaced.extend([q_rope, k_rope]);
     replaced.extend(q.norm.into_iter().chain(k.norm));
+    let is_free = replaced.iter().all(|node| fusion.replaced[*node].is_none());
+    Miss::unless(is_free, "its queries are fused with another write")?;
     let table = nodes[k_rope].inputs[2];
     let step = RopeKvWrite {
         qkv: nodes[q.layer.linear].outputs[0],

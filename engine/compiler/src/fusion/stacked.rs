@@ -64,6 +64,31 @@ pub(super) fn private_projection(
     Ok(projection)
 }
 
+/// Requires that the operand of linear layers, which is the same value, is the same where each of them is: the
+/// first reads it for all.
+pub(super) fn require_same_operand(fusion: &Fusion<'_>, parts: &[Projection]) -> Result<(), Miss> {
+    let first = first_linear(parts).ok_or(Miss::Absent)?;
+    let x = fusion.nodes[first].inputs[0];
+    let is_same = |part: &Projection| fusion.is_same(x, first, part.linear);
+    Miss::unless(
+        parts.iter().all(is_same),
+        "something may write the operand of its linear layers between them",
+    )
+}
+
+fn first_linear(parts: &[Projection]) -> Option<usize> {
+    parts.iter().map(|part| part.linear).min()
+}
+
+/// Requires that what adapters read besides products is the same at the first of some linear layers.
+fn require_same_adapters(fusion: &Fusion<'_>, first: usize, lora: usize) -> Result<(), Miss> {
+    let mut operands = fusion.nodes[lora].inputs.iter().take(Lora::FIRST_PRODUCT);
+    Miss::unless(
+        operands.all(|id| fusion.is_same(*id, first, lora)),
+        "its low-rank adapters are calculated or written after its first linear layer",
+    )
+}
+
 /// Returns the linear layer to whose product adapters add to make a value.
 fn adapted_projection(fusion: &Fusion<'_>, id: ValueId, lora: usize) -> Option<Projection> {
     let (nodes, uses) = (fusion.nodes, &fusion.uses);
@@ -158,5 +183,8 @@ pub(super) fn stack(
         fits,
         "only some of its linear layers have low-rank adapters",
     )?;
+    if let (Some(first), Some((lora, _))) = (first_linear(parts), parts[0].lora) {
+        require_same_adapters(fusion, first, lora)?;
+    }
     Ok((steps, replaced))
 }

@@ -1,7 +1,7 @@
 //! The steps of a fused graph, and a graph that is being fused.
 
 use wisp_graph::{
-    Graph, Node, ValueId,
+    Graph, Node, Op, ValueId, ValueKind,
     lowering::{LoweringError, OpLowering},
 };
 
@@ -66,6 +66,17 @@ pub(super) struct Fusion<'a> {
 }
 
 impl Fusion<'_> {
+    /// True if a value is there before the node at `early`, and no node from there to the one at `late` writes it:
+    /// then either may read it for the other.
+    pub fn is_same(&self, id: ValueId, early: usize, late: usize) -> bool {
+        let storage = self.graph.storage(id);
+        let producer = self.uses.producer(storage);
+        let is_there = producer.is_none_or(|producer| producer < early);
+        let is_buffer = self.graph.value(storage).kind == ValueKind::Buffer;
+        let mut between = self.nodes.iter().take(late).skip(early);
+        is_there && !(is_buffer && between.any(|node| may_write(node, storage)))
+    }
+
     /// Puts steps in the place of one node, and nothing in that of others.
     pub fn replace(
         &mut self,
@@ -85,4 +96,13 @@ impl Fusion<'_> {
             self.replace(first, steps, nodes);
         }
     }
+}
+
+/// True if a node takes a buffer and its op is none of those that are fused and only read.
+fn may_write(node: &Node, buffer: ValueId) -> bool {
+    let reads = matches!(
+        node.op,
+        Op::Linear(_) | Op::Lora(_) | Op::Norm(_) | Op::Rope(_)
+    );
+    !reads && node.inputs.contains(&buffer)
 }

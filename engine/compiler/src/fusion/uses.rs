@@ -2,7 +2,15 @@
 
 use std::collections::HashMap;
 
-use wisp_graph::{Graph, ValueId, ValueKind};
+use wisp_graph::{Graph, Op, ValueId, ValueKind};
+
+/// Returns the values whose memory is read after a run: the outputs, and the copies that are printed.
+pub(crate) fn read_after_run(graph: &Graph) -> impl Iterator<Item = ValueId> {
+    let outputs = graph.outputs().map(|(_, id)| graph.storage(id));
+    let prints = graph.nodes().iter();
+    let prints = prints.filter(|node| matches!(node.op, Op::Print(_)));
+    outputs.chain(prints.flat_map(|node| node.outputs.iter().copied()))
+}
 
 /// The producer and the readers of each value, as indices of nodes.
 pub(super) struct Uses {
@@ -32,7 +40,7 @@ impl Uses {
         Uses {
             producer,
             readers,
-            outputs: graph.outputs().map(|(_, id)| graph.storage(id)).collect(),
+            outputs: read_after_run(graph).collect(),
         }
     }
 
@@ -46,7 +54,7 @@ impl Uses {
         self.readers.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the only node that reads a value, if the value is not an output.
+    /// Returns the only node that reads a value, if nothing reads it after the run.
     pub fn only_reader(&self, id: ValueId) -> Option<usize> {
         match self.readers(id) {
             [reader] if !self.outputs.contains(&id) => Some(*reader),

@@ -2,10 +2,13 @@
 
 use wisp_graph::{Graph, ValueId, ValueKind};
 
-use crate::{CompileError, fusion::Step};
+use crate::{
+    CompileError,
+    fusion::{Step, read_after_run},
+};
 
-/// Refuses a node that overwrites a value which a later step or an output still reads, or which is not
-/// the result of a node.
+/// Refuses a node that overwrites a value which a later step, an output or a print still reads, or which is
+/// not the result of a node.
 pub(super) fn check(graph: &Graph, step: &Step, later: &[Step]) -> Result<(), CompileError> {
     let Step::Node(node, _) = step else {
         return Ok(());
@@ -15,9 +18,9 @@ pub(super) fn check(graph: &Graph, step: &Step, later: &[Step]) -> Result<(), Co
         let is_read = later
             .iter()
             .any(|step| step.operands().iter().any(is_written));
-        let is_output = graph.outputs().any(|(_, output)| is_written(&output));
+        let is_kept = read_after_run(graph).any(|id| is_written(&id));
         let value = graph.value(*written);
-        if value.kind != ValueKind::Node || is_output || is_read {
+        if value.kind != ValueKind::Node || is_kept || is_read {
             return Err(CompileError::InPlace {
                 op: node.op.name(),
                 value: value.name.clone(),

@@ -8,7 +8,7 @@ mod weights;
 use std::collections::HashMap;
 
 use wisp_graph::{
-    Graph, ValueId, ValueKind,
+    Graph, Node, ValueId, ValueKind,
     extension::CustomKernel,
     lowering::{
         CustomCall, KernelCall, Lowering, LoweringError, MatrixPart, Memory, OpLowering, Size,
@@ -47,7 +47,8 @@ pub(crate) fn lower(
         match step {
             Step::Node(node, missed) => {
                 let mut op = OpLowering::new(graph, node.op.name(), &mut lowerer);
-                node.op.lower(node.values(), &mut op)?;
+                let lowered = node.op.lower(node.values(), &mut op);
+                lowered.map_err(|error| with_custom_name(graph, node, error))?;
                 unfused = missed.map(|(pattern, reason)| Unfused::new(pattern, reason));
             }
             Step::Fused(step) => {
@@ -68,6 +69,17 @@ pub(crate) fn lower(
         Err(_) => Err(CompileError::Weights {
             graph: graph.name.clone(),
         }),
+    }
+}
+
+/// Returns the error of an operand with the name of its op, if that is a custom one.
+fn with_custom_name(graph: &Graph, node: &Node, error: LoweringError) -> LoweringError {
+    match (graph.custom_of(&node.op), error) {
+        (Some(_), LoweringError::Operand { value, wanted, .. }) => LoweringError::CustomOp {
+            op: graph.op_name(node).into(),
+            problem: format!("{value} must be {wanted}"),
+        },
+        (_, error) => error,
     }
 }
 

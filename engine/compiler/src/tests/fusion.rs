@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns what the stages of a graph's program say, on a target of class gpu.
-fn unfused(graph: &Graph) -> Vec<String> {
+pub(super) fn unfused(graph: &Graph) -> Vec<String> {
     let program = compile(graph, &Capabilities::BASELINE).unwrap();
     let stages = program.stages.iter();
     let unfused = stages.filter_map(|stage| stage.unfused.as_ref());

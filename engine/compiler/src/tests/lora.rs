@@ -1,6 +1,8 @@
 //! LoRA adapters in graphs: stacked products, separate products, and errors.
 
-use super::*;
+use wisp_graph::ops::Cast;
+
+use super::{fusion::unfused, *};
 
 /// A graph with an input `x` and adapters of its products.
 struct Adapted {
@@ -108,6 +110,24 @@ fn adapters_in_another_order_are_not_stacked() {
     g.graph.output("gated", gated.unwrap());
     let program = compile(&g.graph, &Capabilities::BASELINE).unwrap();
     assert_eq!(ops(&program).len(), 6, "{:?}", ops(&program));
+}
+
+#[test]
+fn adapters_that_are_chosen_after_the_first_product_are_not_stacked() {
+    let mut g = Adapted::new();
+    let chosen = g.graph.input("chosen", DType::F32, shape!["batch"]);
+    let products = ["gate", "up"].map(|name| g.product(name, 96));
+    g.selection[1] = g.graph.add(Cast { to: DType::U32 }, &[chosen]).unwrap();
+    let operands = g.operands(&products, 192);
+    let adapted = g.graph.add_all(Lora, &operands).unwrap();
+    let activation = Activation::Silu;
+    let gated = g.graph.add(Gated { activation }, &adapted).unwrap();
+    g.graph.output("gated", gated);
+    let reason = "its low-rank adapters are calculated or written after its first linear layer";
+    assert_eq!(
+        unfused(&g.graph),
+        [format!("not fused as gated, because {reason}")]
+    );
 }
 
 #[test]
