@@ -6,7 +6,7 @@ use crate::extension::{Extension, Param};
 use crate::{
     error::OpProblem,
     graph::{Graph, Node},
-    ops::{Op, Print},
+    ops::{Op, Print, operands::expect_known_size},
     value::{TensorType, Value, ValueId, ValueKind, element_count},
 };
 use wisp_types::DType;
@@ -131,7 +131,10 @@ impl Graph {
             ValueKind::Weight(_) if value.dtype != DType::F32 => {
                 return Err(format!("the weight {} is not f32", value.name));
             }
-            ValueKind::Input | ValueKind::Buffer | ValueKind::Weight(_) | ValueKind::Node => {}
+            ValueKind::Weight(_) => {
+                expect_known_size(value).map_err(|problem| problem.to_string())?;
+            }
+            ValueKind::Input | ValueKind::Buffer | ValueKind::Node => {}
         }
         Ok(())
     }

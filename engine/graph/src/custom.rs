@@ -10,7 +10,7 @@ use crate::{
     error::{GraphError, OpProblem},
     graph::{Graph, Node},
     lowering::GraphTables,
-    ops::{self, Op},
+    ops::{self, Op, operands::expect_known_size},
     value::{TensorType, Value, ValueId, ValueKind},
 };
 use wisp_types::{DType, Dim, Shape};
@@ -322,6 +322,8 @@ impl Graph {
         inputs: &[ValueId],
         given: &[(&str, Param)],
     ) -> Result<Fit, OpProblem> {
+        let mut operands = inputs.iter().map(|id| self.value(*id));
+        operands.try_for_each(expect_known_size)?;
         self.fit_text(extension, inputs, given)
             .map_err(OpProblem::Settings)
     }

@@ -7,7 +7,7 @@ use crate::{
     error::{GraphError, OpProblem},
     extension::{CustomSettings, Extension},
     lowering::{GraphTables, NodeValues},
-    ops::Op,
+    ops::{Op, operands::expect_known_size},
     value::{TensorType, Value, ValueId, ValueKind, element_count},
 };
 
@@ -96,7 +96,8 @@ impl Graph {
         self.add_value(name.into(), dtype, shape, ValueKind::Buffer)
     }
 
-    /// Adds a tensor of the checkpoint. The same name, encoding and shape return the same value again.
+    /// Adds a tensor of the checkpoint. The same name, encoding and shape return the same value again. The
+    /// shape must be fixed: ops refuse a weight with a symbolic dimension.
     pub fn weight(&mut self, name: &str, encoding: Encoding, shape: Shape) -> ValueId {
         let same = |value: &Value| {
             let is_weight = value.kind == ValueKind::Weight(encoding);
@@ -156,9 +157,10 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the shape has another number of elements, or `x` is a buffer.
+    /// If the shape has another number of elements, or `x` is a buffer, or a weight of symbolic size.
     pub fn reshape(&mut self, x: ValueId, shape: Shape) -> Result<ValueId, GraphError> {
         let value = self.value(x);
+        expect_known_size(value).map_err(|problem| self.error("reshape", problem, &[x]))?;
         if element_count(&value.shape) != element_count(&shape) {
             let problem = format!(
                 "{shape} must have as many elements as {}",

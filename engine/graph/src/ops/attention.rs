@@ -10,7 +10,7 @@ use wisp_types::{DType, Shape};
 use super::{
     Inferred, LOOP_TURNS, Op, OpRules,
     kv_write::{PagedCache, expect_page_size},
-    operands::{expect, expect_width},
+    operands::{expect, expect_index, expect_width},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -100,7 +100,7 @@ impl OpRules for AttentionSpec {
         for (cache, role) in [(k_cache, "the key cache"), (v_cache, "the value cache")] {
             expect_width(cache, role, self.format.head_words(self.head_dim))?;
         }
-        expect(index, "the index", DType::U32, 2)?;
+        expect_index(index, q)?;
         expect(page_table, "the page table", DType::U32, 2)?;
         if let Some(lengths) = lengths {
             expect(lengths, "the lengths", DType::U32, 1)?;

@@ -6,7 +6,7 @@ use wisp_types::{DType, Shape};
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_buffer, expect_fixed, expect_spans, expect_width},
+    operands::{expect, expect_buffer, expect_fixed, expect_index, expect_spans, expect_width},
 };
 use crate::{
     error::OpProblem,
@@ -71,8 +71,7 @@ impl OpRules for CausalConv {
         }
         let parts = if self.gated { 3 } else { 1 };
         expect_width(x, "x", channels.saturating_mul(parts))?;
-        expect(index, "the index", DType::U32, 2)?;
-        expect_width(index, "the index", 2)?;
+        expect_index(index, x)?;
         expect_spans(spans)?;
         expect(state, "the state", DType::F32, 3)?;
         expect_buffer(state, "the state")?;

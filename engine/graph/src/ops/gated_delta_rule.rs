@@ -6,7 +6,7 @@ use wisp_types::{Capabilities, DType, Shape};
 
 use super::{
     Inferred, LOOP_TURNS, Op, OpRules,
-    operands::{expect, expect_buffer, expect_spans, expect_width},
+    operands::{expect, expect_buffer, expect_same_rows, expect_spans, expect_width},
 };
 use crate::{
     error::OpProblem,
@@ -73,6 +73,7 @@ impl OpRules for GatedDeltaRule {
         expect_width(qkv, "qkv", 2 * k_heads * k_dim + width)?;
         expect(gates, "the gates", DType::F32, 2)?;
         expect_width(gates, "the gates", 2 * v_heads)?;
+        expect_same_rows(qkv, gates)?;
         for (operand, role) in [(a_log, "a_log"), (dt_bias, "dt_bias")] {
             expect(operand, role, DType::F32, 1)?;
             expect_width(operand, role, v_heads)?;

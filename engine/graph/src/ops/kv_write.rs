@@ -6,7 +6,7 @@ use wisp_types::DType;
 
 use super::{
     HeadSpec, Inferred, Op, OpRules,
-    operands::{expect, expect_buffer, expect_same_rows, expect_width},
+    operands::{expect, expect_buffer, expect_index, expect_same_rows, expect_width},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -86,7 +86,7 @@ impl OpRules for KvWrite {
             expect_width(x, role, self.heads.width())?;
             expect_same_rows(k, x)?;
         }
-        expect(index, "the index", DType::U32, 2)?;
+        expect_index(index, k)?;
         expect(page_table, "the page table", DType::U32, 2)?;
         for (cache, role) in [
             (Some(k_cache), "the key cache"),

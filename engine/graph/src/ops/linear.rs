@@ -6,7 +6,7 @@ use wisp_types::{DType, Shape};
 
 use super::{
     Activation, Inferred, Op, OpRules,
-    operands::{expect, expect_rows, expect_weight},
+    operands::{expect, expect_rows, expect_stored, expect_weight},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -57,6 +57,7 @@ impl OpRules for Linear {
         }
         if let Some(bias) = bias {
             expect(bias, "the bias", DType::F32, 1)?;
+            expect_stored(bias, "the bias")?;
             if bias.shape.0[0] != *rows {
                 return Err(OpProblem::Mismatch(format!(
                     "the bias must have an element for each of the weight's {rows} rows, but is {}",
@@ -252,7 +253,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the shapes do not fit, or the weight is not a weight; see [`Graph::matmul`] for other values.
+    /// If the shapes do not fit, or the weight or the bias is not a weight; see [`Graph::matmul`] for other
+    /// values.
     pub fn linear(
         &mut self,
         x: ValueId,

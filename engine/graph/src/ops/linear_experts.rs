@@ -6,7 +6,7 @@ use wisp_types::{DType, Shape};
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_weight},
+    operands::{expect, expect_fixed, expect_weight},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -70,6 +70,10 @@ impl OpRules for LinearExperts {
                 x.shape, weight.shape, ids.shape
             )));
         }
+        // The kernel takes the number of experts that read a row of `x` as a constant.
+        if x.rank() == 2 {
+            expect_fixed(&ids.shape.0[1], "the number of a token's experts")?;
+        }
         let dims = [&ids.shape.0[..], &weight.shape.0[1..2]].concat();
         Ok(vec![TensorType::f32(Shape(dims))])
     }
@@ -119,7 +123,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the shapes do not fit, or the weight is not a weight.
+    /// If the shapes do not fit, or the weight is not a weight, or `x` has a row for each token and the number
+    /// of a token's experts is symbolic.
     pub fn linear_experts(
         &mut self,
         x: ValueId,

@@ -8,7 +8,7 @@ use wisp_types::{DType, Dim};
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_buffer, expect_same_rows},
+    operands::{expect, expect_buffer, expect_index, expect_same_rows},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -70,7 +70,7 @@ impl OpRules for Lora {
             return Err(wrong_count(operands));
         }
         expect(x, "x", DType::F32, 2)?;
-        expect(index, "the index", DType::U32, 2)?;
+        expect_index(index, x)?;
         expect(adapters, "the adapters", DType::U32, 1)?;
         for (buffer, role) in [(a, "a"), (b, "b")] {
             expect(buffer, role, DType::F32, 3)?;
@@ -233,7 +233,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the shapes do not fit.
+    /// If the shapes do not fit, or a result is given twice.
     pub fn lora(
         &mut self,
         operands: LoraOperands,

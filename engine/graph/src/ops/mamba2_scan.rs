@@ -7,7 +7,7 @@ use wisp_types::{DType, Shape};
 use super::{
     Inferred, Op, OpRules,
     gated_delta_rule::{MAX_K_DIM, RecurrenceOperands, expect_matrices, lower_recurrence},
-    operands::{expect, expect_spans, expect_width},
+    operands::{expect, expect_same_rows, expect_spans, expect_width},
 };
 use crate::{
     error::OpProblem,
@@ -65,6 +65,7 @@ impl OpRules for Mamba2Scan {
         expect_width(xbc, "xbc", width + 2 * groups * state_dim)?;
         expect(steps, "the steps", DType::F32, 2)?;
         expect_width(steps, "the steps", heads)?;
+        expect_same_rows(xbc, steps)?;
         for (operand, role) in [(a_log, "a_log"), (step_bias, "step_bias"), (d, "d")] {
             expect(operand, role, DType::F32, 1)?;
             expect_width(operand, role, heads)?;

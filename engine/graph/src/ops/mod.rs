@@ -264,7 +264,11 @@ impl Op {
 
     /// Returns the types of the results for operands of these types.
     pub(crate) fn infer(&self, operands: &[&Value]) -> Inferred {
-        self.rules().infer(operands)
+        let mut all = operands.iter();
+        all.try_for_each(|operand| operands::expect_known_size(operand))?;
+        let results = self.rules().infer(operands)?;
+        operands::expect_distinct(&operands[self.overwrites(operands.len())])?;
+        Ok(results)
     }
 
     /// Lowers a node of this op to kernel calls; see [`lowering`](crate::lowering).

@@ -68,6 +68,49 @@ pub(super) fn expect_buffer(operand: &Value, role: &'static str) -> Checked {
     }
 }
 
+/// Checks that an operand is a weight, which the op reads from the checkpoint by its name.
+pub(super) fn expect_stored(operand: &Value, role: &'static str) -> Checked {
+    match operand.kind {
+        ValueKind::Weight(_) => Ok(()),
+        _ => {
+            let actual = operand.kind.description();
+            let expected = "a weight (use add with other values)";
+            Err(OpProblem::operand(role, operand, expected, actual))
+        }
+    }
+}
+
+/// Checks that a value, if it is a weight, has a size that is known when the graph is built.
+pub(crate) fn expect_known_size(value: &Value) -> Checked {
+    let is_known = value.shape.0.iter().all(|dim| dim.fixed().is_some());
+    if is_known || !matches!(value.kind, ValueKind::Weight(_)) {
+        return Ok(());
+    }
+    let actual = value.shape.to_string();
+    Err(OpProblem::operand(
+        "a weight",
+        value,
+        "of fixed size",
+        actual,
+    ))
+}
+
+/// Checks that no value is given twice among the operands that an op overwrites.
+pub(super) fn expect_distinct(operands: &[&Value]) -> Checked {
+    for (i, operand) in operands.iter().enumerate() {
+        if operands[..i]
+            .iter()
+            .any(|other| std::ptr::eq(*other, *operand))
+        {
+            return Err(OpProblem::Mismatch(format!(
+                "{} is overwritten and must be given only once",
+                operand.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that an operand is a weight of fixed size whose rows are whole blocks of its encoding:
 /// products read weights block by block, as they are stored.
 pub(super) fn expect_weight(operand: &Value, role: &'static str) -> Checked {
@@ -79,6 +122,11 @@ pub(super) fn expect_weight(operand: &Value, role: &'static str) -> Checked {
         let actual = format!("{kind} of shape {}", operand.shape);
         return Err(OpProblem::operand(role, operand, expected, actual));
     };
+    if *cols == 0 || outer.contains(&0) {
+        let expected = "at least 1 element large in each dimension";
+        let actual = format!("of shape {}", operand.shape);
+        return Err(OpProblem::operand(role, operand, expected, actual));
+    }
     let block = encoding.file_block_weights() as u64;
     if !cols.is_multiple_of(block) {
         let expected = format!("made of rows of whole blocks of {block} elements ({encoding})");
@@ -109,6 +157,13 @@ pub(super) fn expect_same_rows(a: &Value, b: &Value) -> Checked {
             a.name, a.shape, b.name, b.shape
         ))),
     }
+}
+
+/// Checks the operand that holds the sequence and the position of each row of `x`.
+pub(super) fn expect_index(index: &Value, x: &Value) -> Checked {
+    expect(index, "the index", DType::U32, 2)?;
+    expect_width(index, "the index", 2)?;
+    expect_same_rows(x, index)
 }
 
 /// Checks the operand that says which tokens of a batch belong to which sequence, and which rows of a state

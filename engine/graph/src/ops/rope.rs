@@ -8,7 +8,7 @@ use wisp_types::DType;
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_width},
+    operands::{expect, expect_dtype, expect_index, expect_width},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -68,7 +68,8 @@ impl OpRules for RopeSpec {
         };
         expect(x, "x", DType::F32, 2)?;
         expect_width(x, "x", self.heads.width())?;
-        expect(index, "the index", DType::U32, 2)?;
+        expect_index(index, x)?;
+        expect_dtype(table, "the table", DType::F32)?;
         if self.rotary_dim > 0 {
             expect_width(table, "the table", self.rotary_dim.into())?;
         }

@@ -1,12 +1,14 @@
 //! `sample`: draws tokens on the device.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::{SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS, SAMPLE_MAX_CHUNKS, SampleParams};
+use wisp_shaders::params::{
+    LogitBias, SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS, SAMPLE_MAX_CHUNKS, SampleParams, SampleSettings,
+};
 use wisp_types::DType;
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_buffer, expect_fixed},
+    operands::{expect, expect_buffer, expect_fixed, expect_width},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -15,6 +17,12 @@ use crate::{
     runtime_fields,
     value::{Value, ValueId},
 };
+
+/// 32-bit words of the settings of a row.
+const SETTINGS_WORDS: u64 = (size_of::<SampleSettings>() / 4) as u64;
+
+/// 32-bit words of a bias.
+const BIAS_WORDS: u64 = (size_of::<LogitBias>() / 4) as u64;
 
 /// Draws a token for each row of logits and prepares the next step of its sequence.
 ///
@@ -50,6 +58,18 @@ impl From<Sample> for Op {
     }
 }
 
+/// Checks that buffers have as many rows as the logits.
+fn expect_rows_of(logits: &Value, buffers: &[&Value]) -> Result<(), OpProblem> {
+    let rows = &logits.shape.0[0];
+    match buffers.iter().find(|buffer| buffer.shape.0[0] != *rows) {
+        None => Ok(()),
+        Some(buffer) => Err(OpProblem::Mismatch(format!(
+            "{} {} must have a row for each of the logits {}",
+            buffer.name, buffer.shape, logits.shape
+        ))),
+    }
+}
+
 impl OpRules for Sample {
     fn name(&self) -> &'static str {
         "sample"
@@ -72,18 +92,23 @@ impl OpRules for Sample {
             return Err(OpProblem::operand_count(expected, operands.len()));
         };
         expect(logits, "logits", DType::F32, 2)?;
-        for (buffer, role) in [
-            (settings, "settings"),
-            (counts, "counts"),
-            (tokens, "tokens"),
-            (index, "index"),
-            (out, "out"),
-            (biases, "biases"),
-            (scores, "scores"),
-            (masks, "masks"),
+        for (buffer, role, rank) in [
+            (settings, "settings", 2),
+            (counts, "counts", 2),
+            (tokens, "tokens", 1),
+            (index, "index", 2),
+            (out, "out", 1),
+            (biases, "biases", 3),
+            (scores, "scores", 2),
+            (masks, "masks", 2),
         ] {
             expect_buffer(buffer, role)?;
+            expect(buffer, role, DType::U32, rank)?;
         }
+        expect_width(settings, "settings", SETTINGS_WORDS)?;
+        expect_width(index, "index", 2)?;
+        expect_width(biases, "biases", BIAS_WORDS)?;
+        expect_rows_of(logits, &[settings, tokens, index])?;
         let vocab = expect_fixed(&logits.shape.0[1], "the vocabulary")?;
         let most = u64::from(SAMPLE_CHUNK * SAMPLE_MAX_CHUNKS);
         if !(1..=most).contains(&vocab) {
@@ -91,9 +116,7 @@ impl OpRules for Sample {
                 "the vocabulary must have 1 to {most} tokens, but has {vocab}"
             )));
         }
-        expect(biases, "biases", DType::U32, 3)?;
-        expect(scores, "scores", DType::U32, 2)?;
-        expect(masks, "masks", DType::U32, 2)?;
+        expect_width(counts, "counts", vocab)?;
         let words = expect_fixed(&masks.shape.0[1], "the words of a mask")?;
         if words != vocab.div_ceil(32) {
             return Err(OpProblem::Settings(format!(

@@ -2,13 +2,13 @@
 
 use wisp_engine::{
     graph::{
-        NormKind, NormSpec, Op,
+        Binary, NormKind, NormSpec, Op,
         ops::{CombineExperts, Embed, Linear, LinearExperts, Route},
     },
     shape,
 };
 
-use super::{LAYER_NORM, TestGraph};
+use super::{LAYER_NORM, TestGraph, assert_error};
 
 /// The end of the message where an op needs a weight.
 const NOT_A_WEIGHT: &str = "must be a weight of fixed size (use matmul or gather with other values), but $1 is an input of shape [9, 6]";
@@ -180,4 +180,66 @@ fn experts_operands_must_match_the_ids() {
             &format!("route: cannot choose {chosen} of 6 experts"),
         );
     }
+}
+
+#[test]
+fn weights_have_a_fixed_size() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 4u64]);
+    let weight = b.weight(shape!["n", 4u64]);
+    b.assert_refused(
+        Binary::Add,
+        &[x, weight],
+        "add: a weight must be of fixed size, but $1 is [n, 4]",
+    );
+    assert_error!(
+        b,
+        reshape(weight, shape!["n", 2u64, 2u64]),
+        [weight],
+        "reshape: a weight must be of fixed size, but $0 is [n, 4]"
+    );
+}
+
+#[test]
+fn weights_of_products_have_elements() {
+    let mut b = TestGraph::new();
+    for [rows, cols] in [[4u64, 0], [0, 4]] {
+        let x = b.f32(shape!["n", cols]);
+        let weight = b.weight(shape![rows, cols]);
+        b.assert_refused(
+            Linear,
+            &[x, weight],
+            &format!(
+                "linear: the weight must be at least 1 element large in each dimension, but $1 is of shape \
+                 [{rows}, {cols}]"
+            ),
+        );
+    }
+}
+
+/// The bias is read from the checkpoint by its name.
+#[test]
+fn a_bias_is_a_weight() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 6u64]);
+    let weight = b.weight(shape![9u64, 6u64]);
+    let bias = b.f32(shape![9u64]);
+    b.assert_refused(
+        Linear,
+        &[x, weight, bias],
+        "linear: the bias must be a weight (use add with other values), but $2 is an input",
+    );
+}
+
+#[test]
+fn tokens_have_a_fixed_number_of_experts() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 6u64]);
+    let weight = b.weight(shape![4u64, 9u64, 6u64]);
+    let ids = b.u32(shape!["n", "chosen"]);
+    b.assert_refused(
+        LinearExperts,
+        &[x, weight, ids],
+        "linear_experts: the number of a token's experts must be a fixed size, but is chosen",
+    );
 }
