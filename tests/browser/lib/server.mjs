@@ -20,7 +20,7 @@ export async function serve({ mounts = {}, virtual = {} }) {
     state.requests.push({ method: request.method, path, range: request.headers.range });
     const file = virtual[path] ?? onDisk(mounts, path);
     const fault = state.fault?.({ path, range, request, count: state.requests.length }) ?? {};
-    if (!file && !fault.status) return void response.writeHead(404).end("not here");
+    if (!file && !fault.status) return void response.writeHead(404, state.headers).end("not here");
     if (fault.status) return void response.writeHead(fault.status, { "Content-Type": "text/plain", ...fault.headers }).end(fault.body ?? "");
     const headers = {
       "Content-Type": file.type ?? "application/octet-stream", ETag: `"${file.size}"`,
