@@ -77,7 +77,7 @@ pub(crate) fn start_encoder(
     Ok((sender, ended))
 }
 
-/// Starts a worker; returns when it ends.
+/// Starts a worker; returns what becomes ready when it ends.
 fn spawn_until(work: impl Future<Output = ()> + MaybeSend + 'static) -> Result<Ended, Error> {
     let (runs, ended) = oneshot::channel::<()>();
     spawn(async move {

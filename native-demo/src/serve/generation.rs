@@ -171,7 +171,7 @@ impl Texts {
         };
         let next = first.events.next();
         let event = match limit {
-            // Without an event, what fails later is told in the stream.
+            // The stream begins without an event, and reports later errors itself.
             Some(limit) => timeout(limit, next).await.ok().flatten(),
             None => next.await,
         };

@@ -117,22 +117,6 @@ let module: Promise<unknown> | undefined;
 /** Ends with the last load on this thread. Loads run one after the other: see `device` of gpu.ts. */
 let lastLoad: Promise<unknown> = Promise.resolve();
 
-/** Returns what a call returns, which the signal's canceller ends. */
-async function until<T>(signal: AbortSignal, call: (canceller: Canceller) => Promise<T>): Promise<T> {
-  check(signal);
-  const canceller = new Canceller();
-  const cancel = () => canceller.cancel();
-  signal.addEventListener("abort", cancel);
-  try {
-    const result = await call(canceller);
-    check(signal);
-    return result;
-  } finally {
-    signal.removeEventListener("abort", cancel);
-    canceller.free();
-  }
-}
-
 /** The engine, in a worker or on the page's thread. Its methods are called by name. */
 export class Core {
   private model: Model | undefined;
@@ -144,11 +128,11 @@ export class Core {
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: (args, _, signal) => until(signal, (stop) => this.loaded().embed(JSON.stringify(args.inputs), stop)),
+    embed: (args, _, signal) => this.request(signal, (model, canceller) => model.embed(JSON.stringify(args.inputs), canceller)),
     encode: async (args) => this.loaded().encode(args.text, args.special),
     decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
-    tune: async (args, _, signal) => JSON.parse(await until(signal, (stop) => this.loaded().tune(JSON.stringify(args), stop))),
-    bench: async (args, _, signal) => JSON.parse(await until(signal, (stop) => this.loaded().bench(JSON.stringify(args), stop))),
+    tune: (args, _, signal) => this.tune(args, signal),
+    bench: async (args, _, signal) => JSON.parse(await this.request(signal, (model, canceller) => model.bench(JSON.stringify(args), canceller))),
     memory: () => this.memory(),
     unload: () => this.unload(),
   };
@@ -241,15 +225,37 @@ export class Core {
     return "tokens" in prompt ? Uint32Array.from(prompt.tokens) : model.encode(prompt.text, true);
   }
 
-  private async generate(prompt: Prompt, options: object, emit: Emit, signal: AbortSignal): Promise<void> {
+  /** Returns what a call returns, which the signal or an unload ends. */
+  private async request<T>(signal: AbortSignal, call: (model: Model, canceller: Canceller) => Promise<T>): Promise<T> {
     check(signal);
     const model = this.loaded();
-    const tokens = "chat" in prompt ? undefined : this.tokens(model, prompt);
-    const tell = (event: RequestEvent) => emit(event);
-    if (tokens) tell({ type: "prompt", tokens: tokens.length });
     const canceller = new Canceller();
     const cancel = () => canceller.cancel();
     signal.addEventListener("abort", cancel);
+    const answer = call(model, canceller);
+    const request = { canceller, ended: answer.catch(() => {}) };
+    this.requests.add(request);
+    try {
+      return await answer;
+    } finally {
+      this.requests.delete(request);
+      signal.removeEventListener("abort", cancel);
+      canceller.free();
+    }
+  }
+
+  private async tune(args: object, signal: AbortSignal): Promise<unknown> {
+    const report = await this.request(signal, (model, canceller) => model.tune(JSON.stringify(args), canceller));
+    // One that was stopped reports what it has measured so far.
+    check(signal);
+    return JSON.parse(report);
+  }
+
+  private async generate(prompt: Prompt, options: object, emit: Emit, signal: AbortSignal): Promise<void> {
+    check(signal);
+    const tokens = "chat" in prompt ? undefined : this.tokens(this.loaded(), prompt);
+    const tell = (event: RequestEvent) => emit(event);
+    if (tokens) tell({ type: "prompt", tokens: tokens.length });
     let cancelled = false;
     const take = (json: string) => {
       const event: RequestEvent = JSON.parse(json);
@@ -257,19 +263,10 @@ export class Core {
       tell(event);
     };
     const given = JSON.stringify(options);
-    const ended = "chat" in prompt
+    await this.request(signal, (model, canceller) => "chat" in prompt
       ? model.answer(JSON.stringify(prompt.chat), given, canceller, take)
-      : model.generate(tokens!, given, canceller, take);
-    const request = { canceller, ended: ended.catch(() => {}) };
-    this.requests.add(request);
-    try {
-      await ended;
-      if (cancelled) throw new WispError("Aborted", "stopped");
-    } finally {
-      this.requests.delete(request);
-      signal.removeEventListener("abort", cancel);
-      canceller.free();
-    }
+      : model.generate(tokens!, given, canceller, take));
+    if (cancelled) throw new WispError("Aborted", "stopped");
   }
 
   private async memory(): Promise<Memory> {

@@ -47,7 +47,8 @@ impl Poller {
         }
     }
 
-    /// Makes progress until a submission has run, which calls `answer`'s callback, or gives the answer up.
+    /// Makes progress until a submission has run, whose callback sends the answer. If the device does not get there, the
+    /// answer is given up.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn wait<T: Send + 'static>(&self, index: wgpu::SubmissionIndex, answer: Answer<T>) {
         let wake = self.wake.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +78,7 @@ fn succeeds<T, E>(function: impl FnOnce() -> Result<T, E>) -> bool {
     matches!(catch_unwind(AssertUnwindSafe(function)), Ok(Ok(_)))
 }
 
-/// The sender of an answer that the device's callback gives, or nobody.
+/// The sender of an answer that the device's callback gives unless the device is lost.
 #[derive(Debug)]
 pub(super) struct Answer<T>(Arc<Mutex<Option<oneshot::Sender<T>>>>);
 
@@ -96,7 +97,7 @@ impl<T> Answer<T> {
     }
 
     /// Ends the waiting for an answer that has not come.
-    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "browsers answer"))]
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn give_up(&self) {
         drop(self.take());
     }
