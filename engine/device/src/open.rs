@@ -34,7 +34,7 @@ impl Device {
     /// If the threads cannot be started.
     pub fn host(num_threads: usize) -> Result<Device, DeviceError> {
         let host = HostDevice::new(num_threads);
-        host.threads()?;
+        host.start()?;
         Ok(Device::new(Arc::new(host)))
     }
 

@@ -175,6 +175,10 @@ fn a_program_with_an_inconsistent_call_is_refused() {
             "call 0 (embed table): there is no kernel \"nothing\"",
         ),
         (
+            |p| p.calls[0].kernels[0].name = "measure_fma.baseline".into(),
+            "call 0 (embed table): there is no kernel \"measure_fma.baseline\"",
+        ),
+        (
             |p| p.calls[0].kernels[0].max_rows = 7,
             "call 0 (embed table): it has no kernel for any number of rows",
         ),

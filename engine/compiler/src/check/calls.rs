@@ -10,6 +10,9 @@ use crate::program::{BufferRef, Call, KernelChoice, ProgramParts};
 /// The most words of a call's parameters.
 const MAX_PARAM_WORDS: u64 = PARAMS_STRIDE / 4;
 
+/// The ops that measure a device. No program has them, and their parameters let them run for hours.
+const MEASURING: [&str; 2] = ["measure_fma", "measure_read"];
+
 type Checked = Result<(), CallProblem>;
 
 impl ProgramParts {
@@ -41,7 +44,9 @@ impl ProgramParts {
         let mut first: Option<&'static Kernel> = None;
         let mut last_max_rows = 0;
         for KernelChoice { name, max_rows } in &call.kernels {
-            let kernel = self.kernel(name);
+            let kernel = self
+                .kernel(name)
+                .filter(|kernel| !MEASURING.contains(&kernel.op));
             let kernel = kernel.ok_or_else(|| CallProblem::UnknownKernel { name: name.clone() })?;
             if !(1..=kernel.max_grid_y).contains(max_rows) {
                 return Err(CallProblem::MaxRows {

@@ -1,10 +1,11 @@
 //! The host CPU as a device: the kernels' twins over the program's own memory, on a pool of threads.
 
 pub(crate) mod memory;
+mod threads;
 
 use std::{
     ops::Range,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use wisp_host::{Args, Binding, HostBuffer, OutOfBounds, Twin, twin};
@@ -21,24 +22,28 @@ use crate::{
     timing::{Clock, Granularity, Spans},
 };
 
+use threads::Threads;
+
 /// The host CPU. Its threads start when it first runs something.
 #[derive(Debug)]
 pub(crate) struct HostDevice {
     info: DeviceInfo,
     num_threads: usize,
     /// `None` within on a target without threads.
-    pool: OnceLock<Option<rayon::ThreadPool>>,
-    /// Held by what runs: a twin holds the locks of its buffers, and a thread of the pool that waits for others within it
-    /// would begin another one, which may need the same buffers.
-    running: Mutex<()>,
+    threads: OnceLock<Option<Arc<Threads>>>,
+}
+
+/// Returns the number of threads that stands for `num_threads` (0: one for each core).
+fn thread_count(num_threads: usize) -> usize {
+    match num_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    }
 }
 
 /// Describes the host with this many threads (0: one for each core).
 pub(crate) fn info(num_threads: usize) -> DeviceInfo {
-    let threads = match num_threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        given => given,
-    };
+    let threads = thread_count(num_threads);
     DeviceInfo {
         name: "host CPU".into(),
         api: Api::Host,
@@ -55,30 +60,37 @@ impl HostDevice {
         HostDevice {
             info: info(num_threads),
             num_threads,
-            pool: OnceLock::new(),
-            running: Mutex::default(),
+            threads: OnceLock::new(),
         }
     }
 
-    /// Returns the threads, and starts them if they are not running. Without threads the caller's runs
+    /// Starts the threads, if they are not running.
+    pub fn start(&self) -> Result<(), DeviceError> {
+        self.threads().map(drop)
+    }
+
+    /// Returns the threads, which start if they are not running. Without threads the caller's runs
     /// everything.
-    pub fn threads(&self) -> Result<Option<&rayon::ThreadPool>, DeviceError> {
-        if let Some(pool) = self.pool.get() {
-            return Ok(pool.as_ref());
+    fn threads(&self) -> Result<Option<&Threads>, DeviceError> {
+        if let Some(threads) = self.threads.get() {
+            return Ok(threads.as_deref());
         }
-        let pool = match cfg!(target_arch = "wasm32") {
+        let threads = match cfg!(target_arch = "wasm32") {
             true => None,
             false => {
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(self.num_threads);
-                let pool = builder.build().map_err(|error| DeviceError::Threads {
-                    device: self.info.name.clone(),
-                    threads: self.info.driver.clone(),
-                    message: error.to_string(),
-                })?;
-                Some(pool)
+                let threads = Threads::shared(thread_count(self.num_threads));
+                Some(threads.map_err(|message| self.no_threads(message))?)
             }
         };
-        Ok(self.pool.get_or_init(|| pool).as_ref())
+        Ok(self.threads.get_or_init(|| threads).as_deref())
+    }
+
+    fn no_threads(&self, message: String) -> DeviceError {
+        DeviceError::Threads {
+            device: self.info.name.clone(),
+            threads: self.info.driver.clone(),
+            message,
+        }
     }
 }
 
@@ -108,6 +120,9 @@ const MAX_PARAMS: usize = PARAMS_STRIDE as usize;
 
 /// Runs one twin. Binding 0 holds the parameters.
 fn run(dispatch: &Dispatch) -> Result<(), DeviceError> {
+    if dispatch.workgroups().contains(&0) {
+        return Ok(());
+    }
     let kernel = dispatch.kernel();
     let twin: &Twin = dispatch.pipeline.object.get(kernel.name)?;
     let bindings: &Vec<BufferSlice> = dispatch.group.object.get(kernel.name)?;
@@ -200,11 +215,8 @@ impl Backend for HostDevice {
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
         let run_all = || dispatches.iter().try_for_each(run);
-        let pool = self.threads()?;
-        // Poisoning is harmless: it guards nothing by itself.
-        let _alone = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        match pool {
-            Some(pool) => pool.install(run_all),
+        match self.threads()? {
+            Some(threads) => threads.run(run_all).map_err(|e| self.no_threads(e))?,
             None => run_all(),
         }
     }
