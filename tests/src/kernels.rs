@@ -2,13 +2,15 @@
 //!
 //! A [`Case`] is one run of an op: parameters, the memory of every binding, a grid. A test lists cases and
 //! calls [`check`], which runs every kernel of the op that fits, with all features of the adapter and with
-//! the baseline's. `WISP_TEST_DEVICE` names the adapter (default: `vulkan`), `WISP_TEST_SAMPLE` a sample of the kernels.
+//! the baseline's. `WISP_TEST_DEVICE` names the adapter (default: `vulkan`), `WISP_TEST_SAMPLE` a sample of the kernels,
+//! `WISP_TEST_CACHE` a folder in which CUDA devices keep compiled kernels for later runs.
 
 use std::sync::OnceLock;
 
 use wisp_engine::device::{
-    Buffer, Device, DeviceError, DeviceOptions, Dispatch, FeatureLevel, Usage,
+    Api, Buffer, Device, DeviceError, DeviceOptions, Dispatch, FeatureLevel, Usage,
 };
+use wisp_engine::files::DiskCache;
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
 use wisp_shaders::{Access, CacheFormat, Kernel, params::MatmulParams};
 
@@ -182,7 +184,14 @@ pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String>
                 ..DeviceOptions::default()
             };
             match Device::open_blocking(&spec, options) {
-                Ok(device) => Ok((feature_level, device)),
+                Ok(device) => {
+                    // Only on request: the emulated device takes settings into account when it compiles a kernel.
+                    let folder = std::env::var_os("WISP_TEST_CACHE");
+                    if let Some(folder) = folder.filter(|_| device.info().api == Api::Cuda) {
+                        device.use_cache(&DiskCache::new(folder));
+                    }
+                    Ok((feature_level, device))
+                }
                 Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
                 Err(error) => panic!("{error}"),
             }

@@ -60,6 +60,32 @@ pub enum DeviceError {
         /// The device's limit in bytes.
         limit: u64,
     },
+    /// Occurs when a kernel runs with fewer bytes of a buffer than the type of its binding has.
+    #[error(
+        "{kernel}: {bytes} bytes of {label} are bound, but binding {binding} takes at least {min_bytes}"
+    )]
+    BindingTooSmall {
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
+        kernel: String,
+        /// The binding's number.
+        binding: u32,
+        /// The label of the bound buffer.
+        label: String,
+        /// Bytes that are bound.
+        bytes: u32,
+        /// The size of the binding's type, in which a runtime-sized array has one element.
+        min_bytes: u32,
+    },
+    /// Occurs when memory is bound both where a kernel only reads and where it writes.
+    #[error(
+        "{kernel}: {label} is bound both where the kernel only reads and where it writes: bind a copy of it for reading"
+    )]
+    ReadAndWritten {
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
+        kernel: String,
+        /// The label of the bound buffer.
+        label: String,
+    },
     /// Occurs when the device's memory is exhausted.
     #[error(
         "{device} is out of memory allocating {bytes} bytes for {label}: use a smaller model, context or batch"
@@ -179,7 +205,7 @@ pub enum DeviceError {
     },
     /// Occurs when kernels are to be compiled for NVIDIA's GPUs where their compiler is not installed.
     #[error(
-        "NVRTC, which compiles kernels for NVIDIA's GPUs, is not installed where the system finds libraries (the CUDA toolkit has it, and so has the Python package nvidia-cuda-nvrtc)"
+        "NVRTC, which compiles kernels for NVIDIA's GPUs, is not installed where the system finds libraries (the CUDA toolkit has it, and so have the Python packages nvidia-cuda-nvrtc-cu12, for drivers for CUDA 12, and nvidia-cuda-nvrtc, for CUDA 13; LD_LIBRARY_PATH, on Windows PATH, must name their folder)"
     )]
     NoCompiler,
     /// Occurs when the compiler for NVIDIA's GPUs does not know an architecture.

@@ -79,7 +79,7 @@ fn translate_entry(
         source,
         entry_point: kernel_name(entry),
         workgroup_size: entry.workgroup_size,
-        parameters: parameters(&bound, &usage),
+        parameters: parameters(&cx, &bound, &usage),
     })
 }
 
@@ -141,11 +141,12 @@ fn bound_globals<'a>(cx: &Context<'a>, entry_point: usize) -> Vec<Bound<'a>> {
 }
 
 /// Returns the kernel's parameters.
-fn parameters(bound: &[Bound<'_>], usage: &Usage) -> Vec<Parameter> {
+fn parameters(cx: &Context<'_>, bound: &[Bound<'_>], usage: &Usage) -> Vec<Parameter> {
     let pointers = bound.iter().map(|bound| Parameter::Pointer {
         group: bound.group,
         binding: bound.binding,
         writable: is_writable(bound.variable.space),
+        min_bytes: cx.layouts[bound.variable.ty].size,
     });
     let with_length = bound
         .iter()

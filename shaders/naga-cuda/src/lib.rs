@@ -26,7 +26,7 @@
 //! assert_eq!(
 //!     kernel.parameters,
 //!     [
-//!         Parameter::Pointer { group: 0, binding: 0, writable: true },
+//!         Parameter::Pointer { group: 0, binding: 0, writable: true, min_bytes: 4 },
 //!         Parameter::Bytes { group: 0, binding: 0 },
 //!     ]
 //! );
@@ -38,7 +38,8 @@
 //!
 //! A block has [`Translation::workgroup_size`] threads in x, y and z; the grid has one block for each workgroup. The
 //! arguments are those of [`Translation::parameters`], in that order. Pointers must be aligned to 16 bytes and not
-//! overlap where one of them is written. Compile with `--std=c++17 -default-device`. [`compile_in_registers`] finds the
+//! overlap where one of them is written, and at least as many bytes must be bound as [`Parameter::Pointer`] says: bounds
+//! checks rely on it. Compile with `--std=c++17 -default-device`. [`compile_in_registers`] finds the
 //! launch bound with which nothing spills.
 //!
 //! # What is not supported

@@ -11,10 +11,11 @@ pub enum Parameter {
         binding: u32,
         /// Whether the kernel may write to the memory.
         writable: bool,
+        /// The fewest bytes that may be bound, as in WebGPU: the size of the variable's type, in which a runtime-sized
+        /// array has one element.
+        min_bytes: u32,
     },
     /// The bytes that are bound to a variable whose last member is a runtime-sized array, as an `unsigned`.
-    ///
-    /// They hold at least one element of that array, as WebGPU requires of a binding.
     Bytes {
         /// The variable's group.
         group: u32,

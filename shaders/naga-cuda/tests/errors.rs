@@ -2,7 +2,7 @@
 
 mod support;
 
-use naga_cuda::{Error, Location, Options, Source};
+use naga_cuda::{Error, Location, Options, Parameter, Source};
 use support::nvrtc::Nvrtc;
 use support::{POLICIES, options, parse};
 
@@ -171,6 +171,32 @@ fn only_what_the_entry_point_reaches_is_translated() {
         assert_eq!(translation.parameters.len(), 2);
         assert!(!translation.source.contains("unused"));
     }
+}
+
+#[test]
+fn bindings_state_the_size_of_their_types() {
+    let wgsl = "
+        struct Params { len: u32, at: vec3<u32> }
+        struct List { first: u32, rest: array<vec4<f32>> }
+        @group(0) @binding(0) var<uniform> p: Params;
+        @group(0) @binding(1) var<storage> pairs: array<vec2<f32>>;
+        @group(0) @binding(2) var<storage> list: List;
+        @group(0) @binding(3) var<storage, read_write> rows: array<vec3<f32>, 5>;
+        @compute @workgroup_size(1) fn main() {
+            rows[p.len].x = pairs[p.len].x + list.rest[p.len].x;
+        }";
+    let (module, info) = parse(wgsl).unwrap();
+    let translation = naga_cuda::translate(&module, &info, &Options::default()).unwrap();
+    let min_bytes = |parameter: &Parameter| match *parameter {
+        Parameter::Pointer { min_bytes, .. } => Some(min_bytes),
+        Parameter::Bytes { .. } => None,
+    };
+    let sizes: Vec<u32> = translation
+        .parameters
+        .iter()
+        .filter_map(min_bytes)
+        .collect();
+    assert_eq!(sizes, [32, 8, 32, 80]);
 }
 
 /// A source that is not the module's gives other lines, or none.

@@ -1,6 +1,6 @@
 // Finds races: two accesses to the same memory by different threads, at least one a write, not both atomic, with
-// nothing between them that orders the threads. Barriers order the threads of a block; operations of a whole warp order
-// its lanes; nothing orders the blocks of a launch.
+// nothing between them that orders the threads. Barriers order the threads of a block, `__syncwarp` those of a warp.
+// Shuffles, votes and matrix products are no barriers of memory, and nothing orders the blocks of a launch.
 #pragma once
 #include <cstddef>
 #include <cstdint>

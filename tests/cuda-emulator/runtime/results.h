@@ -17,6 +17,7 @@
     X(214, CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                                       \
     X(218, CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                                    \
     X(222, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")        \
+    X(226, CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error")                 \
     X(400, CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                      \
     X(401, CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")                        \
     X(500, CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                            \
@@ -30,6 +31,7 @@
     X(715, CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered")                                  \
     X(716, CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")                                                       \
     X(719, CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                                    \
+    X(721, CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory was not freed before the kernel's end")                      \
     X(800, CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                                       \
     X(801, CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                                       \
     X(802, CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                                 \

@@ -118,7 +118,7 @@ void complete_warp(unsigned warp) {
             if (other.site != request.site || other.mask != request.mask) fail_stuck();
         }
         compute(warp, lanes, request.kind);
-        if (lanes == state.alive) race::warp_barrier(warp);
+        if (request.kind == WISP_SYNC_WARP && lanes == state.alive) race::warp_barrier(warp);
         for (unsigned lane = first; lane < WARP_SIZE; lane++) {
             if (lanes >> lane & 1) lane_thread(warp, lane).phase = Phase::READY;
         }

@@ -58,12 +58,19 @@ TEST(two_writers_race_unless_they_write_the_same) {
     CHECK_EQUAL(run_body("if (block == 9) to[0] = tile[t]; tile[0] = t;"), 719);
 }
 
-TEST(warp_operation_orders_its_lanes) {
+TEST(warp_barrier_orders_its_lanes) {
     CHECK_EQUAL(run_body("tile[t] = t; __syncwarp(); to[block * 64 + t] = tile[t ^ 1];"), 0);
-    CHECK_EQUAL(run_body("tile[t] = t; to[block * 64 + t] = __shfl_sync(0xffffffffu, t, 0) + tile[t ^ 1];"), 0);
 }
 
-TEST(warp_operation_does_not_order_warps) {
+TEST(shuffles_and_votes_do_not_order_memory) {
+    CHECK_EQUAL(run_body("tile[t] = t; unsigned v = __shfl_sync(0xffffffffu, t, 0); to[t] = v + tile[t ^ 1];"), 719);
+    CHECK_EQUAL(run_body("tile[t] = t; int v = __all_sync(0xffffffffu, 1); to[t] = v + tile[t ^ 1];"), 719);
+    CHECK_EQUAL(run_body("tile[t] = t; __syncwarp(); unsigned v = tile[t ^ 1]; v = __shfl_sync(0xffffffffu, v, 0); "
+                         "tile[t] = v; to[t] = v;"),
+                719);
+}
+
+TEST(warp_barrier_does_not_order_warps) {
     CHECK_EQUAL(run_body("tile[t] = t; __syncwarp(); to[block * 64 + t] = tile[t ^ 32];"), 719);
 }
 

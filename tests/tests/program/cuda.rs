@@ -185,6 +185,16 @@ mod emulated {
         );
     }
 
+    #[test]
+    fn launches_that_block_are_not_part_of_graphs() {
+        let Some(folder) = emulator() else { return };
+        let variables = [
+            ("CUDA_LAUNCH_BLOCKING", "1"),
+            ("CUDA_EMULATOR_FAIL", "cuGraphLaunch:1:LAUNCH_FAILED"),
+        ];
+        assert_eq!(tokens(generate_in(folder, &[], &variables)), on_host());
+    }
+
     /// A model so small that four decode steps take far less than a second on the emulated device: a slower one takes fewer
     /// in a submission.
     const SMALL: &[&str] = &[
@@ -228,6 +238,17 @@ mod emulated {
         let Some(folder) = emulator() else { return };
         for (variable, value, words) in [
             ("CUDA_EMULATOR_FAIL", "kernel:5:ILLEGAL_ADDRESS", "was lost"),
+            ("CUDA_EMULATOR_FAIL", "kernel:5:CONTAINED", "was lost"),
+            (
+                "CUDA_EMULATOR_FAIL",
+                "kernel:5:TENSOR_MEMORY_LEAK",
+                "was lost",
+            ),
+            (
+                "CUDA_EMULATOR_FAIL",
+                "cuDevicePrimaryCtxRetain:1:DEVICE_UNAVAILABLE",
+                "refused the device request: another process uses the card exclusively",
+            ),
             (
                 "CUDA_EMULATOR_FAIL",
                 "cuMemAllocAsync:3:OUT_OF_MEMORY",
@@ -242,6 +263,11 @@ mod emulated {
                 "CUDA_EMULATOR_DRIVER",
                 "11080",
                 "the driver is for CUDA 11.8, Wisp needs one for 12.0",
+            ),
+            (
+                "CUDA_EMULATOR_NVRTC",
+                "13000",
+                "NVRTC 13.0 makes code that this driver (CUDA 12.8) cannot load",
             ),
             (
                 "CUDA_EMULATOR_ARCH",
@@ -291,11 +317,14 @@ mod emulated {
             std::os::unix::fs::symlink(folder.join("libcuda.so.1"), only_driver.path().join(name))
                 .expect("a link");
         }
-        let line = generate_in(only_driver.path(), &[], &[]).stderr;
-        assert!(
-            line.contains("NVRTC") && line.contains("nvidia-cuda-nvrtc"),
-            "{line}"
-        );
+        for (driver, remedy) in [
+            ("12080", "the Python package nvidia-cuda-nvrtc-cu12,"),
+            ("13000", "the Python package nvidia-cuda-nvrtc,"),
+        ] {
+            let variables = [("CUDA_EMULATOR_DRIVER", driver)];
+            let line = generate_in(only_driver.path(), &[], &variables).stderr;
+            assert!(line.contains("NVRTC") && line.contains(remedy), "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use cudarc::driver::{DriverError, result, sys::CUresult};
 use futures_channel::oneshot::Canceled;
 use wisp_files::DiskCache;
-use wisp_shaders::Kernel;
+use wisp_shaders::{Access, Kernel};
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use super::{
@@ -99,9 +99,10 @@ impl Backend for CudaDevice {
 
     fn bind(
         &self,
-        _: &'static Kernel,
+        kernel: &'static Kernel,
         bindings: &[BufferSlice],
     ) -> Result<BackendObject, DeviceError> {
+        check_overlaps(kernel, bindings)?;
         let bound = |slice: &BufferSlice| -> Result<Bound, DeviceError> {
             Ok(Bound {
                 address: buffer_of(&slice.buffer)?.address + slice.range.start,
@@ -111,7 +112,7 @@ impl Backend for CudaDevice {
         };
         let group = CudaBindGroup {
             bindings: bindings.iter().map(bound).collect::<Result<_, _>>()?,
-            _buffers: bindings.iter().map(|slice| slice.buffer.clone()).collect(),
+            buffers: bindings.iter().map(|slice| slice.buffer.clone()).collect(),
         };
         Ok(BackendObject::new(group))
     }
@@ -122,6 +123,9 @@ impl Backend for CudaDevice {
     }
 
     fn prepare(&self, dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
+        if self.launches_block {
+            return Ok(None);
+        }
         // Without a graph, for which memory may be short, the dispatches are launched one by one; a lost device shows then.
         let graph = self.graphs().captured(dispatches).ok();
         Ok(graph.map(|graph| BackendObject::new(Arc::new(graph))))
@@ -215,6 +219,28 @@ impl CudaDevice {
             readback.give_back(block);
             Ok(bytes)
         })
+    }
+}
+
+/// Checks that a kernel does not write what it also reads through another binding: it is compiled for memory that does not
+/// change meanwhile.
+fn check_overlaps(kernel: &Kernel, bindings: &[BufferSlice]) -> Result<(), DeviceError> {
+    let of = |access: Access| {
+        let all = bindings.iter().zip(kernel.bindings);
+        all.filter(move |(_, own)| **own == access)
+            .map(|(slice, _)| slice)
+    };
+    let overlaps = |a: &BufferSlice, b: &BufferSlice| {
+        a.buffer.is(&b.buffer) && a.range.start < b.range.end && b.range.start < a.range.end
+    };
+    let mut written = of(Access::Write);
+    let both = written.find(|written| of(Access::Read).any(|read| overlaps(written, read)));
+    match both {
+        None => Ok(()),
+        Some(slice) => Err(DeviceError::ReadAndWritten {
+            kernel: kernel.name.into(),
+            label: slice.buffer.label.to_string(),
+        }),
     }
 }
 

@@ -31,6 +31,9 @@ pub(super) struct CudaDevice {
     pub staging: Mutex<Staging>,
     pub readback: Arc<PinnedPool>,
     pub waiter: Waiter,
+    /// Whether the driver waits for each launch, so that its errors name the kernel. Graphs, which are launches of many,
+    /// would hide it.
+    pub launches_block: bool,
     pub compiler: Compiler,
     pub compiled: Compiled<Arc<CudaKernel>>,
 }

@@ -45,6 +45,31 @@ pub(super) fn launch_all<'a>(
         .try_for_each(|dispatch| launch(errors, stream, dispatch))
 }
 
+/// Checks that no binding is shorter than its type: the checks of indices in a kernel rely on it.
+fn check_sizes(name: &str, kernel: &CudaKernel, group: &CudaBindGroup) -> Result<(), DeviceError> {
+    for parameter in &kernel.parameters {
+        let Parameter::Pointer {
+            binding, min_bytes, ..
+        } = *parameter
+        else {
+            continue;
+        };
+        let mut bound = group.bindings.iter().zip(&group.buffers);
+        if let Some((Bound { bytes, .. }, buffer)) = bound.nth(binding as usize)
+            && *bytes < min_bytes
+        {
+            return Err(DeviceError::BindingTooSmall {
+                kernel: name.into(),
+                binding,
+                label: buffer.label.to_string(),
+                bytes: *bytes,
+                min_bytes,
+            });
+        }
+    }
+    Ok(())
+}
+
 fn launch(errors: &Errors, stream: &CudaStream, dispatch: &Dispatch) -> Result<(), DeviceError> {
     if dispatch.workgroups().contains(&0) {
         return Ok(());
@@ -52,6 +77,7 @@ fn launch(errors: &Errors, stream: &CudaStream, dispatch: &Dispatch) -> Result<(
     let name = dispatch.kernel().name;
     let kernel: &std::sync::Arc<CudaKernel> = dispatch.pipeline.object.get(name)?;
     let group: &CudaBindGroup = dispatch.group.object.get(name)?;
+    check_sizes(name, kernel, group)?;
     let arguments: Option<Vec<Argument>> = kernel
         .parameters
         .iter()

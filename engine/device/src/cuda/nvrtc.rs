@@ -13,7 +13,8 @@ use libloading::Library;
 
 use crate::error::DeviceError;
 
-/// The file names under which the library is installed, the newest version first.
+/// The file names under which the library is installed: where the system finds libraries, then where CUDA's toolkits put it;
+/// the newest version first.
 #[cfg(windows)]
 const NAMES: &[&str] = &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
 #[cfg(not(windows))]
@@ -22,6 +23,8 @@ const NAMES: &[&str] = &[
     "libnvrtc.so.12",
     "libnvrtc.so",
     "/usr/local/cuda/lib64/libnvrtc.so",
+    "/usr/local/cuda-13/lib64/libnvrtc.so.13",
+    "/usr/local/cuda-12/lib64/libnvrtc.so.12",
 ];
 
 /// The result of a call; 0 is success.
@@ -31,7 +34,7 @@ type Program = *mut c_void;
 /// The status of a program that does not compile.
 const COMPILATION_FAILED: Code = 6;
 
-/// The library, loaded once for the life of the process.
+/// A version of the library, loaded once for the life of the process.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     create: unsafe extern "C" fn(
@@ -56,21 +59,16 @@ pub(super) struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Returns the library; `None` if it is not installed. Of several it is the newest whose code a driver for CUDA
-    /// `driver_major` loads, or the newest if there is none.
+    /// Returns the first library of [`NAMES`] whose code a driver for CUDA `driver_major` loads; `None` if there is none.
+    /// Drivers load no code of later major versions.
     pub fn get(driver_major: c_int) -> Option<&'static Nvrtc> {
-        static NVRTC: OnceLock<Option<Nvrtc>> = OnceLock::new();
-        let load = || {
-            let mut newest = None;
-            for found in NAMES.iter().filter_map(|name| Nvrtc::load(name)) {
-                if found.version[0] <= driver_major {
-                    return Some(found);
-                }
-                newest = newest.or(Some(found));
-            }
-            newest
-        };
-        NVRTC.get_or_init(load).as_ref()
+        static LIBRARIES: [OnceLock<Option<Nvrtc>>; NAMES.len()] =
+            [const { OnceLock::new() }; NAMES.len()];
+        let mut installed = NAMES
+            .iter()
+            .zip(&LIBRARIES)
+            .filter_map(|(name, library)| library.get_or_init(|| Nvrtc::load(name)).as_ref());
+        installed.find(|nvrtc| nvrtc.version[0] <= driver_major)
     }
 
     /// Checks that the library compiles for a compute capability: 80 is `sm_80`.

@@ -69,8 +69,8 @@ impl Drop for CudaKernel {
 #[derive(Debug)]
 pub(super) struct CudaBindGroup {
     pub bindings: Vec<Bound>,
-    /// Keeps the memory.
-    pub _buffers: Vec<Buffer>,
+    /// Keeps the memory, and names it in errors.
+    pub buffers: Vec<Buffer>,
 }
 
 /// A range of memory, as a kernel gets it.

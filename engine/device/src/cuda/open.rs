@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a user can do who has no such card.
-pub(crate) const REMEDY: &str = "CUDA needs an NVIDIA GPU, NVIDIA's driver for CUDA 12 or newer, and the library NVRTC of CUDA 12 or 13 where the system finds libraries (the CUDA toolkit has it, and so has the Python package nvidia-cuda-nvrtc).";
+pub(crate) const REMEDY: &str = "CUDA needs an NVIDIA GPU, NVIDIA's driver for CUDA 12 or newer, and the library NVRTC of the driver's CUDA version, 12 or 13, where the system finds libraries (the CUDA toolkit has it, and so have the Python packages nvidia-cuda-nvrtc-cu12, for CUDA 12, and nvidia-cuda-nvrtc, for CUDA 13; LD_LIBRARY_PATH, on Windows PATH, must name their folder).";
 
 /// The oldest driver that Wisp works with, in CUDA's numbers: 12.0.
 const OLDEST_DRIVER: i32 = 12_000;
@@ -227,10 +227,15 @@ pub(crate) fn open(
             card.architecture % 10
         )));
     }
-    let nvrtc = Nvrtc::get(card.driver / 1000).ok_or_else(|| refused(REMEDY.into()))?;
+    let nvrtc = compiler_for(card.driver).map_err(refused)?;
     nvrtc.compiles_for(card.architecture)?;
     let opened = |result: Result<_, DriverError>| errors.check("the device request", result);
-    let context = opened_context(index, &errors)?;
+    let context = opened_context(index).map_err(|error| match error.0 {
+        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => refused(
+            "another process uses the card exclusively, or its compute mode forbids CUDA: see nvidia-smi -q -d COMPUTE".into(),
+        ),
+        _ => errors.of("the device request", 0, error),
+    })?;
     let stream = opened(context.new_stream())?;
     let capture = opened(context.new_stream())?;
     Ok(Some(Arc::new(CudaDevice {
@@ -239,6 +244,8 @@ pub(crate) fn open(
         staging: Mutex::new(Staging::new(&stream)),
         readback: Arc::default(),
         waiter: Waiter::new(),
+        launches_block: std::env::var_os("CUDA_LAUNCH_BLOCKING")
+            .is_some_and(|value| !value.is_empty() && value != "0"),
         graphs: Mutex::new(Graphs::new(&errors, &stream, capture)),
         stream,
         errors,
@@ -246,8 +253,41 @@ pub(crate) fn open(
     })))
 }
 
-fn opened_context(index: usize, errors: &Errors) -> Result<Arc<CudaContext>, DeviceError> {
-    let context = errors.check("the device request", CudaContext::new(index))?;
+/// Returns the compiler for a driver of this version, as 12080.
+///
+/// # Errors
+///
+/// What the user can do, if there is none.
+fn compiler_for(driver: i32) -> Result<&'static Nvrtc, String> {
+    let major = driver / 1000;
+    if let Some(nvrtc) = Nvrtc::get(major) {
+        return Ok(nvrtc);
+    }
+    let package = match major {
+        12 => "nvidia-cuda-nvrtc-cu12",
+        _ => "nvidia-cuda-nvrtc",
+    };
+    let path = match cfg!(windows) {
+        true => "PATH",
+        false => "LD_LIBRARY_PATH",
+    };
+    let install = format!(
+        "install NVRTC {major} (the CUDA toolkit has it, and so has the Python package {package}, whose folder {path} must name)"
+    );
+    Err(match Nvrtc::get(i32::MAX) {
+        None => {
+            format!("NVIDIA's compiler NVRTC is not where the system finds libraries: {install}")
+        }
+        Some(newer) => format!(
+            "NVRTC {} makes code that this driver (CUDA {}) cannot load: update the driver (CUDA 13 needs 580 or newer), or {install}",
+            newer.version(),
+            cuda_version(driver),
+        ),
+    })
+}
+
+fn opened_context(index: usize) -> Result<Arc<CudaContext>, DriverError> {
+    let context = CudaContext::new(index)?;
     // SAFETY: the backend orders everything by one stream itself.
     unsafe { context.disable_event_tracking() };
     Ok(context)

@@ -91,7 +91,8 @@ impl Device {
     ///
     /// If there are not as many slices as the kernel has bindings, or if one is another device's, outside
     /// its buffer, empty, not aligned to 256 bytes at its start and 4 at its end, larger than one binding
-    /// may be, or of a buffer for another use.
+    /// may be, or of a buffer for another use. GPUs also refuse memory that is bound both for reading and for writing
+    /// and, when a kernel runs, a binding that is shorter than its type; here or when the kernel is recorded or submitted.
     pub fn bind(
         &self,
         kernel: &'static Kernel,

@@ -1,7 +1,7 @@
 //! Safe calls cannot make a kernel access memory outside of its bindings.
 
 use super::{Addition, adapter, add, devices, read, write};
-use wisp_engine::device::{Device, Dispatch, Pipeline, Usage};
+use wisp_engine::device::{Device, DeviceError, Dispatch, Pipeline, Usage};
 use wisp_shaders::{Kernel, Wgsl};
 
 /// A custom kernel with a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
@@ -77,6 +77,58 @@ fn checked_kernels_keep_to_their_memory_whatever_their_parameters_are() {
         }
         assert_eq!(read(&device, &addition.a), [1.0; 4]);
     }
+}
+
+/// A custom kernel whose output has 320 bytes, with the bindings of `binary_contiguous`.
+fn fixed_size() -> &'static Kernel {
+    let wgsl = "
+@group(0) @binding(0) var<uniform> p: vec4<u32>;
+@group(0) @binding(1) var<storage, read> a: array<u32>;
+@group(0) @binding(2) var<storage, read> b: array<u32>;
+@group(0) @binding(3) var<storage, read_write> out: array<vec4<u32>, 20>;
+@compute @workgroup_size(1) fn main() { out[19u + p.x * 0u] = vec4(a[0] + b[0]); }";
+    Box::leak(Box::new(Kernel {
+        name: "fixed_size",
+        wgsl: Wgsl::new(wgsl),
+        workgroup_size: [1; 3],
+        ..*add()
+    }))
+}
+
+/// Runs [`fixed_size`] with so many bytes for its output, of which it may also read some as `b`.
+fn run_fixed_size(gpu: &Device, out_bytes: u64, reads_out: bool) -> Result<(), DeviceError> {
+    let params = gpu.allocate("params", 16, Usage::Uniform)?;
+    let input = gpu.allocate("input", 1024, Usage::Storage)?;
+    let out = gpu.allocate("out", 1024, Usage::Storage)?;
+    let b = match reads_out {
+        true => &out,
+        false => &input,
+    };
+    let slices = [
+        params.whole(),
+        input.whole(),
+        b.slice(0..16),
+        out.slice(0..out_bytes),
+    ];
+    let kernel = fixed_size();
+    let group = gpu.bind(kernel, &slices)?;
+    let dispatch = Dispatch::new(gpu, &gpu.pipeline(kernel)?, &group, [1; 3])?;
+    gpu.record(&[dispatch])?;
+    gpu.finish_blocking()
+}
+
+#[test]
+fn binding_shorter_than_its_type_is_an_error() {
+    let Some(gpu) = adapter() else { return };
+    run_fixed_size(&gpu, 320, false).unwrap();
+    let error = run_fixed_size(&gpu, 256, false).unwrap_err().to_string();
+    assert!(error.contains("256") && error.contains("320"), "{error}");
+}
+
+#[test]
+fn memory_that_a_kernel_reads_and_writes_through_two_bindings_is_an_error() {
+    let Some(gpu) = adapter() else { return };
+    run_fixed_size(&gpu, 320, true).unwrap_err();
 }
 
 #[test]
