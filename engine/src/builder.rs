@@ -60,7 +60,7 @@ pub struct ModelBuilder {
     pub(crate) length_is_set: bool,
     pub(crate) device: Option<Device>,
     pub(crate) memory_limit: Option<u64>,
-    pub(crate) cache_tokens: Option<u64>,
+    pub(crate) fills_memory: bool,
     pub(crate) logit_rows: u64,
     pub(crate) tuning: Option<Tuning>,
     #[cfg(not(target_arch = "wasm32"))]
@@ -87,7 +87,7 @@ impl ModelBuilder {
             length_is_set: true,
             device: None,
             memory_limit: None,
-            cache_tokens: None,
+            fills_memory: false,
             logit_rows: 0,
             tuning: None,
             #[cfg(not(target_arch = "wasm32"))]
@@ -184,7 +184,15 @@ impl ModelBuilder {
     /// whole context plus 512 tokens for each further request. When the cache is full, younger
     /// requests wait.
     pub fn cache_tokens(mut self, tokens: u64) -> ModelBuilder {
-        self.cache_tokens = Some(tokens);
+        self.config.cache_tokens = Some(tokens);
+        self
+    }
+
+    /// Sets whether the KV cache takes what the model leaves of its device memory, until it holds a whole context for each
+    /// request. The default is no. It has an effect only on devices with memory of their own that tell how much of it is
+    /// free, and unless [`Self::cache_tokens`] is set: on other devices, other programs need the memory too.
+    pub fn fill_memory(mut self, fill: bool) -> ModelBuilder {
+        self.fills_memory = fill;
         self
     }
 
@@ -225,7 +233,8 @@ impl ModelBuilder {
 
     /// Sets the number of prompt positions whose logits are computed at the same time, 1 by default. A
     /// larger number makes [`Model::logits`](crate::Model::logits) and prompt log-probabilities
-    /// faster, and takes memory for one row of vocabulary-size logits per position.
+    /// faster, and takes memory for one row of vocabulary-size logits per position: fewer positions if
+    /// that would be more than 1/64 of the memory.
     pub fn logit_rows(mut self, rows: u64) -> ModelBuilder {
         self.logit_rows = rows;
         self

@@ -1,6 +1,6 @@
 //! Text embeddings.
 
-use wisp_pipelines::{Embeddings, EncodeOptions, Pooling, TextEncoder};
+use wisp_pipelines::{Embeddings, EncodeOptions, EncodeRequest, Pooling, TokenizedText};
 
 use crate::{error::Error, model::Model, open_model::OpenModel};
 
@@ -78,26 +78,32 @@ impl Embedder {
         self
     }
 
+    /// Returns the tokens of which [`Self::embed_async`] computes the embeddings, for [`Self::embed_tokens_async`]: a
+    /// server tokenizes long texts on another thread than the one that waits for events.
+    ///
+    /// # Errors
+    ///
+    /// If the model is not an encoder, or a text is empty or too long.
+    pub fn tokenize<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TokenizedText>, Error> {
+        let tokenizer = self.model.encoder_tokenizer()?;
+        Ok(tokenizer.tokenize_all(texts, self.options.truncate)?)
+    }
+
     /// Computes an embedding of each text.
     ///
     /// # Errors
     ///
     /// If the model is not an encoder, a text is empty or too long, or the device fails.
     pub async fn embed_async<T: AsRef<str>>(self, texts: &[T]) -> Result<Embeddings, Error> {
-        let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_string()).collect();
-        let options = self.options;
-        let work = self
-            .model
-            .encode(texts, move |encoder: &mut TextEncoder, texts| {
-                Box::pin(async move { encoder.encode(&texts, options).await })
-            });
-        let mut all = Embeddings::default();
-        for part in work.await? {
-            all.vectors.extend(part.vectors);
-            all.cut.extend(part.cut);
-            all.tokens += part.tokens;
-        }
-        Ok(all)
+        let texts = self.tokenize(texts)?;
+        let cut = texts.iter().map(|text| text.cut).collect();
+        let texts: Vec<Vec<u32>> = texts.into_iter().map(|text| text.tokens).collect();
+        let tokens = texts.iter().map(Vec::len).sum();
+        Ok(Embeddings {
+            vectors: self.embed_tokens_async(texts).await?,
+            cut,
+            tokens,
+        })
     }
 
     /// Like [`Self::embed_async`], but blocks the thread.
@@ -118,12 +124,8 @@ impl Embedder {
     /// device fails.
     pub async fn embed_tokens_async(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
         let options = self.options;
-        let work = self
-            .model
-            .encode(texts, move |encoder: &mut TextEncoder, texts| {
-                Box::pin(async move { encoder.embed(&texts, options).await })
-            });
-        Ok(work.await?.into_iter().flatten().collect())
+        let request = |texts| EncodeRequest::Embeddings(texts, options);
+        self.model.encode(texts, request).await
     }
 
     /// Like [`Self::embed_tokens_async`], but blocks the thread.
@@ -142,12 +144,7 @@ impl Embedder {
     ///
     /// As [`Self::embed_tokens_async`].
     pub async fn hidden_states_async(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
-        let work = self
-            .model
-            .encode(texts, move |encoder: &mut TextEncoder, texts| {
-                Box::pin(async move { encoder.hidden_states(&texts).await })
-            });
-        Ok(work.await?.into_iter().flatten().collect())
+        self.model.encode(texts, EncodeRequest::HiddenStates).await
     }
 
     /// Like [`Self::hidden_states_async`], but blocks the thread.

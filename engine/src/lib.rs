@@ -161,6 +161,7 @@ mod adapters;
 mod builder;
 mod conversation;
 mod embed;
+mod encoder_worker;
 mod error;
 mod events;
 mod generate;

@@ -2,7 +2,7 @@
 
 use wisp_device::Device;
 use wisp_pipelines::{ModelFiles, ModelLimits, PipelineError};
-use wisp_types::Capabilities;
+use wisp_types::{Api, Capabilities, DeviceInfo};
 
 use crate::{builder::DEFAULT_CONTEXT_LENGTH, error::Error, open_model::OpenModel};
 
@@ -14,6 +14,9 @@ const ENCODER_TEXTS: u64 = 32;
 
 /// The largest number of texts that an encoder processes at the same time if all texts are known.
 const MAX_ENCODER_TEXTS: u64 = 256;
+
+/// The share of the memory that [`ModelBuilder::logit_rows`](crate::ModelBuilder::logit_rows) may take, as a divisor.
+const LOGIT_ROWS_SHARE: u64 = 64;
 
 /// Tokens that an encoder processes at the same time, unless the model's longest text is longer.
 const ENCODER_TOKENS: u64 = 4096;
@@ -37,6 +40,11 @@ impl OpenModel {
     ///
     /// If the context is longer than the model was trained for.
     pub fn limits(&self, target: &Capabilities) -> Result<ModelLimits, Error> {
+        self.limits_within(target, 0)
+    }
+
+    /// Returns the limits as [`Self::limits`] does, of a model that may take `memory` bytes; 0: no limit.
+    fn limits_within(&self, target: &Capabilities, memory: u64) -> Result<ModelLimits, Error> {
         let Some(files) = self.files() else {
             return Ok(ModelLimits::default());
         };
@@ -51,17 +59,19 @@ impl OpenModel {
         if let Some(tokens) = self.prompt_tokens {
             limits.max_step_tokens = limits.max_step_tokens.min(tokens);
         }
-        let rows = self.builder.logit_rows.min(limits.max_step_tokens);
+        let rows = match memory {
+            0 => self.builder.logit_rows,
+            _ => {
+                let row = files.model_spec.spec.vocab_size.saturating_mul(4).max(1);
+                self.builder.logit_rows.min(memory / LOGIT_ROWS_SHARE / row)
+            }
+        };
+        let rows = rows.min(limits.max_step_tokens);
         limits.max_logit_rows = limits.max_logit_rows.max(rows);
-        if limits.is_paged() {
+        if limits.is_paged() && config.cache_tokens.is_none() {
             let page = u64::from(limits.page_size.max(1));
             let further = (limits.max_batch - 1).saturating_mul(FURTHER_TOKENS.div_ceil(page));
-            let tokens = self
-                .builder
-                .cache_tokens
-                .map(|tokens| tokens.div_ceil(page));
-            let whole = limits.pages_per_sequence();
-            let pages = tokens.unwrap_or(whole.saturating_add(further)).max(whole);
+            let pages = limits.pages_per_sequence().saturating_add(further);
             limits.pages = pages.min(limits.total_pages());
         }
         Ok(limits)
@@ -69,12 +79,20 @@ impl OpenModel {
 
     /// Returns the limits as [`Self::limits`] does, with the memory that the model may take on a device.
     pub(crate) fn limits_on(&self, device: &Device) -> Result<ModelLimits, Error> {
-        let limits = self.limits(&device.info().capabilities)?;
         let free = || self.builder.config.memory(device);
         let memory = self.builder.memory_limit.or_else(free);
         // Exhausted memory must not become 0, which means no limit.
         let memory = memory.map_or(0, |bytes| bytes.max(1));
-        Ok(ModelLimits { memory, ..limits })
+        let limits = self.limits_within(&device.info().capabilities, memory)?;
+        let limits = ModelLimits { memory, ..limits };
+        let has_cache = self
+            .files()
+            .is_some_and(|files| files.model_spec.spec.encoder.is_none());
+        let fills = self.builder.fills_memory && self.builder.config.cache_tokens.is_none();
+        Ok(match fills && has_cache && has_own_memory(device.info()) {
+            true => limits.filling_memory(),
+            false => limits,
+        })
     }
 
     fn encoder_limits(&self, files: &ModelFiles) -> ModelLimits {
@@ -100,5 +118,30 @@ impl OpenModel {
             layer_embeddings: self.builder.config.layer_embeddings,
             ..limits
         }
+    }
+}
+
+/// Returns whether a device has memory that the host's programs do not share.
+fn has_own_memory(device: &DeviceInfo) -> bool {
+    device.api != Api::Host && !device.software && !device.integrated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_discrete_adapters_have_memory_of_their_own() {
+        let host = Device::idle_host(1).info().clone();
+        let adapter = |software, integrated| DeviceInfo {
+            api: Api::Vulkan,
+            software,
+            integrated,
+            ..host.clone()
+        };
+        assert!(!has_own_memory(&host));
+        assert!(!has_own_memory(&adapter(true, false)));
+        assert!(!has_own_memory(&adapter(false, true)));
+        assert!(has_own_memory(&adapter(false, false)));
     }
 }

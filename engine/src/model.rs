@@ -13,13 +13,14 @@ use futures_channel::{
     oneshot,
 };
 use wisp_pipelines::{
-    GenerateOptions, ModelLimits, PipelineError, PipelineModel, TextEncoder, TextGenerator,
-    TextProcessor, Utilization,
+    EncodeRequest, EncoderTokenizer, GenerateOptions, ModelLimits, PipelineModel, TextEncoder,
+    TextGenerator, TextProcessor, Utilization,
 };
 use wisp_session::InferenceSession;
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use crate::{
+    encoder_worker::{self, EncoderJob},
     error::Error,
     events::{Canceller, Events},
     worker::{self, Command, Ended, Job, SharedUtilization, reply},
@@ -68,13 +69,10 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
 }
 
-/// Work of an encoder.
-pub(crate) type EncoderFuture<'a, T> = BoxFuture<'a, Result<T, PipelineError>>;
-
 /// The channel to the worker that owns the model.
 enum Worker {
     Generator(UnboundedSender<Command>, SharedUtilization),
-    Encoder(UnboundedSender<Job<TextEncoder>>),
+    Encoder(UnboundedSender<EncoderJob>, Arc<EncoderTokenizer>),
 }
 
 impl fmt::Debug for Model {
@@ -145,8 +143,9 @@ impl Model {
         encoder: TextEncoder,
     ) -> Result<Model, Error> {
         let limits = *encoder.limits();
-        let (jobs, ended) = worker::start_encoder(encoder)?;
-        let worker = Worker::Encoder(jobs);
+        let tokenizer = encoder.tokenizer().clone();
+        let (jobs, ended) = encoder_worker::start_encoder(encoder)?;
+        let worker = Worker::Encoder(jobs, tokenizer);
         Ok(Model::new(info, text, limits, session, worker, ended))
     }
 
@@ -180,7 +179,7 @@ impl Model {
         self.inner.is_unloaded.store(true, Ordering::Relaxed);
         match &self.inner.worker {
             Worker::Generator(commands, _) => commands.close_channel(),
-            Worker::Encoder(jobs) => jobs.close_channel(),
+            Worker::Encoder(jobs, _) => jobs.close_channel(),
         }
         // The sender is dropped with the worker.
         let _ = self.inner.ended.clone().await;
@@ -216,7 +215,7 @@ impl Model {
     pub fn utilization(&self) -> Utilization {
         match &self.inner.worker {
             Worker::Generator(_, utilization) => utilization.get(),
-            Worker::Encoder(_) => Utilization::default(),
+            Worker::Encoder(..) => Utilization::default(),
         }
     }
 
@@ -309,52 +308,53 @@ impl Model {
         pollster::block_on(self.exclusive(work))
     }
 
-    /// Runs work on the encoder with each part of a list, at most as many items as one batch has. Requests of others
-    /// run between the parts.
-    pub(crate) async fn encode<I: Send + 'static, T: Send + 'static>(
-        &self,
-        items: Vec<I>,
-        work: impl for<'a> Fn(&'a mut TextEncoder, Vec<I>) -> EncoderFuture<'a, T>
-        + Clone
-        + Send
-        + 'static,
-    ) -> Result<Vec<T>, Error> {
-        let most = usize::try_from(self.limits().max_batch).unwrap_or(usize::MAX);
-        let (mut results, mut before) = (Vec::new(), 0);
-        let mut items = items.into_iter().peekable();
-        while results.is_empty() || items.peek().is_some() {
-            let part: Vec<I> = items.by_ref().take(most.max(1)).collect();
-            let (count, work) = (part.len(), work.clone());
-            results.push(self.encode_part(part, before, work).await?);
-            before += count;
+    /// Returns the tokenizer of an encoder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAnEncoder`] for a model that generates.
+    pub(crate) fn encoder_tokenizer(&self) -> Result<&EncoderTokenizer, Error> {
+        match &self.inner.worker {
+            Worker::Encoder(_, tokenizer) => Ok(tokenizer),
+            Worker::Generator(..) => Err(self.not_an_encoder()),
         }
-        Ok(results)
     }
 
-    /// Runs work on the encoder with items that follow `before` others.
-    async fn encode_part<I: Send + 'static, T: Send + 'static>(
+    /// Computes what an encoder is asked for of each text, in parts of at most as many texts as one batch has. Texts of
+    /// others run between the parts, or together with them.
+    pub(crate) async fn encode<I>(
         &self,
-        items: Vec<I>,
+        texts: Vec<I>,
+        request: impl Fn(Vec<I>) -> EncodeRequest,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let most = usize::try_from(self.limits().max_batch).unwrap_or(usize::MAX);
+        let mut results = Vec::with_capacity(texts.len());
+        let mut texts = texts.into_iter().peekable();
+        loop {
+            let part = texts.by_ref().take(most.max(1)).collect();
+            let part = self.encode_part(request(part), results.len()).await?;
+            results.extend(part);
+            if texts.peek().is_none() {
+                return Ok(results);
+            }
+        }
+    }
+
+    /// Computes what an encoder is asked for of texts that follow `before` others.
+    async fn encode_part(
+        &self,
+        request: EncodeRequest,
         before: usize,
-        work: impl for<'a> Fn(&'a mut TextEncoder, Vec<I>) -> EncoderFuture<'a, T> + Send + 'static,
-    ) -> Result<T, Error> {
-        let Worker::Encoder(jobs) = &self.inner.worker else {
-            let model = self.name().to_string();
-            return Err(Error::NotAnEncoder { model });
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let Worker::Encoder(jobs, _) = &self.inner.worker else {
+            return Err(self.not_an_encoder());
         };
         let (sender, receiver) = oneshot::channel();
-        let job: Job<TextEncoder> = Box::new(move |encoder| {
-            Box::pin(async move {
-                // The caller may have gone while other work ran.
-                if !sender.is_canceled() {
-                    let result = work(encoder, items).await.map_err(|error| match error {
-                        PipelineError::Encode(error) => error.behind(before).into(),
-                        error => error,
-                    });
-                    let _ = sender.send(result.map_err(Error::from));
-                }
-            })
-        });
+        let job = EncoderJob {
+            request,
+            before,
+            sender,
+        };
         self.sent(jobs.unbounded_send(job))?;
         reply(receiver).await
     }
@@ -375,6 +375,11 @@ impl Model {
     fn not_a_generator(&self) -> Error {
         let model = self.name().to_string();
         Error::NotAGenerator { model }
+    }
+
+    fn not_an_encoder(&self) -> Error {
+        let model = self.name().to_string();
+        Error::NotAnEncoder { model }
     }
 
     /// Starts a request.

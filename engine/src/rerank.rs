@@ -1,8 +1,8 @@
 //! Ranking of documents by their relevance to a query.
 
-use std::sync::Arc;
-
-use wisp_pipelines::{PipelineError, Relevance, RerankOptions, TextEncoder};
+use wisp_pipelines::{
+    EncodeRequest, PipelineError, Relevance, RerankOptions, tokenizer::PairTokens,
+};
 
 use crate::{error::Error, model::Model, open_model::OpenModel};
 
@@ -58,11 +58,9 @@ impl Reranker {
         query: &str,
         documents: &[T],
     ) -> Result<Vec<Relevance>, Error> {
-        let query: Arc<str> = query.into();
-        let pair = |text: &T| (query.clone(), Arc::<str>::from(text.as_ref()));
-        let mut ranking = self
-            .score_async(documents.iter().map(pair).collect())
-            .await?;
+        let pairs = documents.iter().map(|document| (query, document.as_ref()));
+        let pairs = self.tokenize(&pairs.collect::<Vec<_>>())?;
+        let mut ranking = self.score_tokens_async(pairs).await?;
         // Equally relevant ones stay in the order given.
         ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
         Ok(ranking)
@@ -78,19 +76,32 @@ impl Reranker {
         self,
         pairs: Vec<(S, S)>,
     ) -> Result<Vec<Relevance>, Error> {
-        let options = self.options;
-        let work = self
-            .model
-            .encode(pairs, move |encoder: &mut TextEncoder, pairs| {
-                Box::pin(async move {
-                    let pairs = pairs.iter().map(|(a, b): &(S, S)| (a.as_ref(), b.as_ref()));
-                    let pairs: Vec<(&str, &str)> = pairs.collect();
-                    encoder.relevances(&pairs, options).await
-                })
-            });
-        let parts = work.await?.into_iter().flatten().enumerate();
-        let numbered = parts.map(|(index, relevance)| Relevance { index, ..relevance });
-        Ok(numbered.collect())
+        let tokens = self.tokenize(&pairs)?;
+        self.score_tokens_async(tokens).await
+    }
+
+    /// Returns the tokens of which [`Self::score_async`] computes the relevance, for [`Self::score_tokens_async`]: a
+    /// server tokenizes long texts on another thread than the one that waits for events.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not score pairs of texts, or a text is empty or too long.
+    pub fn tokenize<S: AsRef<str>>(&self, pairs: &[(S, S)]) -> Result<Vec<PairTokens>, Error> {
+        let tokenizer = self.model.encoder_tokenizer()?;
+        let pairs = pairs.iter().map(|(a, b)| (a.as_ref(), b.as_ref()));
+        Ok(tokenizer.tokenize_pairs(&pairs.collect::<Vec<_>>(), self.options)?)
+    }
+
+    /// Computes the relevance of pairs as [`Self::score_async`] does, from their tokens.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not score pairs of texts, one is empty, too long or has an unknown token, or the device fails.
+    pub async fn score_tokens_async(self, pairs: Vec<PairTokens>) -> Result<Vec<Relevance>, Error> {
+        self.model.encoder_tokenizer()?.check_reranker()?;
+        let tokens: Vec<usize> = pairs.iter().map(|pair| pair.tokens.len()).collect();
+        let scores = self.model.encode(pairs, EncodeRequest::Scores).await?;
+        Ok(Relevance::of_scores(&scores, tokens))
     }
 
     /// Like [`Self::rank_async`], but blocks the thread.

@@ -17,8 +17,8 @@ use futures_core::Stream;
 use futures_util::{FutureExt, future::Shared};
 use web_time::Instant;
 use wisp_pipelines::{
-    FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEncoder, TextEvent,
-    TextGenerator, Utilization,
+    FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEvent, TextGenerator,
+    Utilization,
 };
 use wisp_types::{BoxFuture, MaybeSend};
 
@@ -27,7 +27,7 @@ use crate::{
     events::{Event, EventSender, Usage},
 };
 
-/// Work with exclusive access to a generator or an encoder.
+/// Work with exclusive access to a generator.
 pub(crate) type Job<T> = Box<dyn for<'a> FnOnce(&'a mut T) -> BoxFuture<'a, ()> + Send>;
 
 /// A command to a generator's worker.
@@ -60,25 +60,10 @@ struct Running {
 /// Ready, with an error, when a worker has ended and has freed its model.
 pub(crate) type Ended = Shared<oneshot::Receiver<()>>;
 
-/// Starts the worker of an encoder, which runs its jobs one by one.
-///
-/// # Errors
-///
-/// If no thread can be started.
-pub(crate) fn start_encoder(
-    mut encoder: TextEncoder,
-) -> Result<(UnboundedSender<Job<TextEncoder>>, Ended), Error> {
-    let (sender, mut receiver) = unbounded::<Job<TextEncoder>>();
-    let ended = spawn_until(async move {
-        while let Some(job) = next(&mut receiver).await {
-            job(&mut encoder).await;
-        }
-    })?;
-    Ok((sender, ended))
-}
-
 /// Starts a worker; returns what becomes ready when it ends.
-fn spawn_until(work: impl Future<Output = ()> + MaybeSend + 'static) -> Result<Ended, Error> {
+pub(crate) fn spawn_until(
+    work: impl Future<Output = ()> + MaybeSend + 'static,
+) -> Result<Ended, Error> {
     let (runs, ended) = oneshot::channel::<()>();
     spawn(async move {
         work.await;
@@ -289,10 +274,12 @@ impl Worker {
 
     /// Notes the time of a step for the requests that got tokens in it.
     fn note(&self, texts: &[TextEvent]) {
-        for (id, running) in &self.running {
-            let own = texts.iter().filter(|event| event.id == *id);
-            let tokens = own.filter(|event| event.token.is_some()).count();
-            if tokens > 0 {
+        let mut counts: HashMap<RequestId, usize> = HashMap::new();
+        for event in texts.iter().filter(|event| event.token.is_some()) {
+            *counts.entry(event.id).or_default() += 1;
+        }
+        for (id, tokens) in counts {
+            if let Some(running) = self.running.get(&id) {
                 running.events.note_step(tokens);
             }
         }

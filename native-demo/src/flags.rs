@@ -57,6 +57,7 @@ const FLAGS: &[Flag] = &[
     flag("cache_strategy", "cache-strategy", "STRATEGY"),
     flag("kv_cache_format", "kv-cache-format", "FORMAT"),
     flag("kv_cache_page_size", "page-size", "N"),
+    flag("cache_tokens", "cache-tokens", "N"),
     flag("layer_embeddings", "layer-embeddings", "PLACE"),
     flag("enable_prefix_caching", "enable-prefix-caching", ""),
     flag("serialized_model_path", "serialized-model-path", "FILE"),

@@ -196,17 +196,19 @@ impl PagePool {
         true
     }
 
-    /// Gives an empty table the cached pages with the longest prefix of `tokens`, excluding the last
-    /// token, which must be computed for its logits. With snapshots, the last page has one. Returns the
-    /// number of tokens on these pages.
+    /// Gives a table the cached pages with the longest prefix of `tokens`, excluding the last token,
+    /// which must be computed for its logits. A table may have such pages from an earlier call; the new
+    /// ones replace those after them, on which nothing may have been computed. With snapshots, the last
+    /// new page has one. Returns the number of tokens on all cached pages of the table.
     pub fn reuse(&mut self, table: &mut BlockTable, tokens: &[u32]) -> usize {
-        if !self.caches || !table.pages.is_empty() {
+        if !self.caches {
             return 0;
         }
         let reusable = &tokens[..tokens.len().saturating_sub(1)];
         let mut found = Vec::new();
         let mut before = table.content;
-        for tokens in reusable.chunks_exact(self.page_size as usize) {
+        let pages = reusable.chunks_exact(self.page_size as usize);
+        for tokens in pages.skip(table.full) {
             let tokens = tokens.into();
             let known = self.known.get(&Content { before, tokens });
             let Some(at) = known.copied() else {
@@ -217,7 +219,7 @@ impl PagePool {
             found.push(at);
         }
         if self.has_snapshots() {
-            table.known = found.len();
+            table.known = table.full + found.len();
             let usable = |at: &u32| self.pages[*at as usize].snapshot.is_some();
             found.truncate(found.iter().rposition(usable).map_or(0, |last| last + 1));
         }
@@ -227,10 +229,16 @@ impl PagePool {
                 self.unused.remove(&page.left);
             }
             page.owners += 1;
-            table.pages.push(at);
-            table.full += 1;
             table.content = page.content.as_ref().map_or(0, |(_, number)| *number);
             table.holder = Some(at);
+            match table.pages.get_mut(table.full) {
+                Some(entry) => {
+                    let empty = std::mem::replace(entry, at);
+                    self.release_page(empty);
+                }
+                None => table.pages.push(at),
+            }
+            table.full += 1;
         }
         table.full * self.page_size as usize
     }
@@ -274,18 +282,33 @@ impl PagePool {
     pub fn release(&mut self, table: &mut BlockTable) {
         // The last pages are reclaimed first, because they are useless without the pages before them.
         for at in std::mem::take(table).pages.into_iter().rev() {
-            let left = self.number();
-            let page = &mut self.pages[at as usize];
-            page.owners = page.owners.saturating_sub(1);
-            if page.owners > 0 {
-                continue;
-            }
-            if page.content.is_some() {
-                page.left = left;
-                self.unused.insert(left, at);
-            } else {
-                self.free.push(at);
-            }
+            self.release_page(at);
+        }
+    }
+
+    /// Counts one owner of a page less.
+    fn release_page(&mut self, at: u32) {
+        let left = self.number();
+        let page = &mut self.pages[at as usize];
+        page.owners = page.owners.saturating_sub(1);
+        if page.owners > 0 {
+            return;
+        }
+        if page.content.is_some() {
+            page.left = left;
+            self.unused.insert(left, at);
+        } else {
+            self.free.push(at);
+        }
+    }
+
+    /// Returns how many tokens of a sequence will have been computed when it next has something that others can
+    /// share, if it does. `computed` tokens have been, and its prompt has `prompt` tokens.
+    pub fn next_shared(&self, table: &BlockTable, prompt: usize, computed: usize) -> Option<usize> {
+        let page = self.page_size as usize;
+        match self.has_snapshots() {
+            true => self.next_snapshot(table, prompt, computed),
+            false => self.caches.then(|| (computed / page + 1) * page),
         }
     }
 
@@ -433,6 +456,29 @@ mod tests {
             pool.forget();
             prop_assert_eq!((pool.known.len(), pool.free.len()), (0, PAGES as usize));
         }
+    }
+
+    #[test]
+    fn pages_that_are_found_later_replace_empty_ones() {
+        let mut pool = PagePool::new(6, 2).with_prefix_caching(true);
+        let tokens = [1, 2, 3, 4, 5];
+        let [mut first, mut second] = [BlockTable::default(), BlockTable::default()];
+        for table in [&mut first, &mut second] {
+            assert_eq!(pool.reuse(table, &tokens), 0);
+            assert!(pool.grow(table, 5));
+        }
+        assert_eq!(pool.free_pages(), 0);
+        for computed in [2, 4] {
+            pool.enter(&mut first, &tokens[..computed]);
+            assert_eq!(pool.reuse(&mut second, &tokens), computed);
+            assert_eq!(pool.free_pages(), computed / 2);
+            pool.check([&first, &second]).unwrap();
+        }
+        assert_eq!(second.pages()[..2], first.pages()[..2]);
+        assert_ne!(second.pages()[2], first.pages()[2]);
+        pool.release(&mut first);
+        pool.release(&mut second);
+        assert_eq!(pool.free_pages(), 6);
     }
 
     #[test]

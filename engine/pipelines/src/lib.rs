@@ -89,8 +89,8 @@ pub use sampling::{SamplingError, SamplingParams};
 pub use scheduler::{PrefillProgress, SampledToken, StepEvents};
 pub use spec::DecoderSpec;
 pub use text_encoder::{
-    Embeddings, EncodeError, EncodeOptions, EncoderTokenizer, Relevance, RerankOptions,
-    TextEncoder, TokenizedText,
+    Embeddings, EncodeError, EncodeOptions, EncodeRequest, EncodeResult, EncoderTokenizer,
+    Relevance, RerankOptions, TextEncoder, TokenizedText,
 };
 pub use text_generation::{
     GenerateOptions, Generation, StepError, TextEvent, TextEvents, TextGenerator,

@@ -68,6 +68,10 @@ pub struct ModelLimits {
     /// `max_length`. If the device or the memory limit has too little room, there are fewer, but
     /// enough for one sequence; then sequences wait for each other's pages.
     pub pages: u64,
+    /// The most pages that the KV cache gets in addition to [`Self::pages`], from memory that [`Self::memory`] leaves
+    /// when everything else has its room; without a memory limit it gets none. A loaded model counts them in
+    /// [`Self::pages`].
+    pub extra_pages: u64,
     /// The most decode steps per submission; 0: as many as suit the device. Submitting
     /// takes the host some time, which several steps share: 4 on an adapter. On the host a call runs its steps
     /// itself, so that more than 1 would only delay the text.
@@ -105,6 +109,7 @@ impl Default for ModelLimits {
             max_logit_rows: 1,
             page_size: 32,
             pages: 0,
+            extra_pages: 0,
             max_steps: 8,
             memory: 0,
             prefix_caching: false,
@@ -135,14 +140,14 @@ impl ModelLimits {
     /// The default of [`Self::max_length`].
     pub const DEFAULT_LENGTH: u64 = 2048;
 
-    /// Returns the limits for a model that was trained for sequences of `max` tokens.
+    /// Returns the limits for a model that was trained for sequences of `trained` tokens and can be loaded for `max`.
     ///
     /// # Errors
     ///
     /// If a longer sequence is asked for.
-    pub(crate) fn within_context(self, max: u64) -> Result<ModelLimits, ConfigError> {
+    pub(crate) fn within_context(self, trained: u64, max: u64) -> Result<ModelLimits, ConfigError> {
         let max_length = match self.max_length {
-            ModelLimits::DEFAULT_LENGTH => self.max_length.min(max),
+            ModelLimits::DEFAULT_LENGTH => self.max_length.min(trained),
             max_length if max_length > max => return Err(ConfigError::TooLong { max_length, max }),
             max_length => max_length,
         };
@@ -239,6 +244,16 @@ impl ModelLimits {
         }
     }
 
+    /// Returns the limits with a KV cache that grows into memory which nothing else needs, until it holds `max_batch`
+    /// sequences of `max_length`.
+    pub fn filling_memory(self) -> ModelLimits {
+        let whole = self.pages_per_sequence().saturating_mul(self.max_batch);
+        ModelLimits {
+            extra_pages: whole.min(MAX_PAGES).saturating_sub(self.total_pages()),
+            ..self
+        }
+    }
+
     /// Returns the number of rows of a recurrent state: one for each sequence that runs, and those for
     /// snapshots.
     pub fn state_rows(&self) -> u64 {
@@ -284,6 +299,38 @@ mod tests {
             assert!(error.contains("`max_batch`"), "{error}");
             assert!(error.contains(&format!("1 to {most} ")), "{error}");
         }
+    }
+
+    #[test]
+    fn default_length_is_at_most_the_trained_one() {
+        let within = |max_length| {
+            let limits = ModelLimits {
+                max_length,
+                ..ModelLimits::default()
+            };
+            let limits = limits.within_context(1024, 4096);
+            limits.map(|limits| limits.max_length).ok()
+        };
+        assert_eq!(within(ModelLimits::DEFAULT_LENGTH), Some(1024));
+        assert_eq!(within(4096), Some(4096));
+        assert_eq!(within(4097), None);
+    }
+
+    #[test]
+    fn cache_grows_to_whole_contexts_of_a_batch() {
+        let extra = |max_length, pages| {
+            let limits = ModelLimits {
+                max_length,
+                max_batch: 4,
+                page_size: 32,
+                pages,
+                ..ModelLimits::default()
+            };
+            limits.filling_memory().extra_pages
+        };
+        assert_eq!(extra(128, 6), 10);
+        assert_eq!(extra(128, 0), 0);
+        assert_eq!(extra(1 << 30, 1 << 20), MAX_PAGES - (1 << 20));
     }
 
     #[test]

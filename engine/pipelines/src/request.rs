@@ -54,8 +54,10 @@ pub(crate) struct Sequence {
     pub slot: u32,
     /// Positions whose keys and values are in the cache.
     pub cached: usize,
-    /// Tokens of the prompt that the prefix cache held at the first admission; `None` before it.
+    /// Tokens of the prompt that the prefix cache held before the first part ran; `None` before the first admission.
     pub prefix_hit: Option<usize>,
+    /// True once a part of it has run, also if it starts over.
+    pub has_run: bool,
     /// The pages of the KV cache.
     pub table: BlockTable,
     /// The row of the recurrent state that the next part continues, if it is not the sequence's own.
@@ -81,13 +83,14 @@ impl Sequence {
             client: request.client,
             prompt_tokens: request.tokens.len(),
             tokens: request.tokens,
-            sampling: Arc::new(request.sampling),
+            sampling: Arc::new(request.sampling.with_distinct_biases()),
             max_new_tokens: request.max_new_tokens,
             stop_tokens: request.stop_tokens,
             adapter: request.adapter,
             slot: 0,
             cached: 0,
             prefix_hit: None,
+            has_run: false,
             table: BlockTable::default(),
             state: None,
             snapshot: None,

@@ -118,20 +118,30 @@ impl SamplingParams {
         self.prompt_log_probs && self.log_probs.is_some()
     }
 
-    /// Returns the biases in the sampling kernel's format, at most one per token.
+    /// Returns the same parameters with at most one bias per token, as [`Self::biases`] and [`Self::settings`] need
+    /// them: the last one.
+    #[must_use]
+    pub(crate) fn with_distinct_biases(self) -> SamplingParams {
+        let last: BTreeMap<u32, f32> = self.logit_bias.into_iter().collect();
+        SamplingParams {
+            logit_bias: last.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// Returns the biases in the sampling kernel's format. Their tokens must be distinct.
     pub(crate) fn biases(&self) -> Vec<LogitBias> {
-        let last: BTreeMap<u32, f32> = self.logit_bias.iter().copied().collect();
-        let bias = |(token, value)| LogitBias {
-            token,
-            value,
+        let bias = |(token, value): &(u32, f32)| LogitBias {
+            token: *token,
+            value: *value,
             ..LogitBias::default()
         };
-        last.into_iter().map(bias).collect()
+        self.logit_bias.iter().map(bias).collect()
     }
 
     /// Returns the settings in the sampling kernel's format, for the token at `position` of the
     /// sequence in `slot`. The token is sampled, of those that the sequence's mask allows if it is `masked`, or only
-    /// scored if it is `known`.
+    /// scored if it is `known`. The tokens of the biases must be distinct.
     pub(crate) fn settings(
         &self,
         slot: u32,
@@ -152,7 +162,7 @@ impl SamplingParams {
             sequence: slot,
             position,
             forced_token: known.unwrap_or(NOT_FORCED),
-            biases: self.biases().len() as u32,
+            biases: self.logit_bias.len() as u32,
             logprobs: self.log_probs.map_or(0, |top| top + 1),
             masked: masked.into(),
         }
@@ -196,6 +206,7 @@ mod tests {
             logit_bias: vec![(7, 1.0), (2, 3.0), (7, 2.0)],
             ..SamplingParams::default()
         };
+        let params = params.with_distinct_biases();
         let biases: Vec<(u32, f32)> = params.biases().iter().map(|b| (b.token, b.value)).collect();
         assert_eq!(biases, [(2, 3.0), (7, 2.0)]);
         assert_eq!(params.settings(0, 0, None, false).biases, 2);

@@ -5,11 +5,15 @@
 //! al. 2023): every decoding sequence takes one token of the step's budget, and the rest of the budget
 //! goes to prompts, in chunks. Decode and prefill are one ragged batch.
 //!
+//! With prefix caching, sequences with a common prefix compute it once, also if they arrive together: while one of them
+//! computes it, the others wait, and then continue from its pages.
+//!
 //! A sequence with a constraint needs its last token before the tokens that may follow are known, so a batch with
 //! one has one decode step, and nothing is submitted behind it. Tokens that the constraint forces are not sampled:
 //! they go through the model with the sequence's next token, as a prompt does.
 
 mod accept;
+mod prompts;
 mod queue;
 
 use super::{
@@ -36,7 +40,7 @@ pub struct SampledToken {
     /// With the first token, if requested: the log-probabilities of the prompt's tokens from the
     /// second on.
     pub prompt_scores: Vec<TokenScore>,
-    /// Tokens of the prompt that the prefix cache held when the request was first admitted.
+    /// Tokens of the prompt that the prefix cache held before any other was computed.
     pub cached_tokens: usize,
     /// Why the sequence ended with this token, if it did.
     pub finish: Option<FinishReason>,
@@ -62,6 +66,14 @@ pub struct StepEvents {
     pub tokens: Vec<SampledToken>,
 }
 
+/// The waiting request for which too few pages were free.
+#[derive(Debug)]
+struct RefusedRequest {
+    id: RequestId,
+    /// The number of free pages with which it can be admitted.
+    free_pages: usize,
+}
+
 /// Decides what runs in each step.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -69,6 +81,9 @@ pub(crate) struct Scheduler {
     pace: Pace,
     pool: PagePool,
     waiting: Queue,
+    /// The last request that was refused for want of pages, unless it may need fewer by now.
+    refused: Option<RefusedRequest>,
+    /// The sequences that own pages, in the order of their admission.
     running: Vec<Sequence>,
     free_slots: Vec<u32>,
     next_id: u64,
@@ -88,6 +103,7 @@ impl Scheduler {
                 .with_prefix_caching(limits.prefix_caching)
                 .with_snapshots(slots, snapshots),
             waiting: Queue::default(),
+            refused: None,
             running: Vec::new(),
             free_slots: (0..limits.max_batch as u32).rev().collect(),
             next_id: 0,
@@ -190,6 +206,7 @@ impl Scheduler {
     /// over with the tokens it has.
     pub fn schedule(&mut self) -> Batch {
         self.pool.begin_batch();
+        self.share_prefixes();
         self.admit();
         self.make_room();
         let mut budget = self.limits.max_step_tokens as usize;
@@ -201,28 +218,27 @@ impl Scheduler {
             true => self.decode_steps(0),
             false => 1,
         };
-        let prompts = prefilling
-            .into_iter()
-            .take(self.limits.max_prefill.max(1) as usize);
+        let left = budget.saturating_sub(decoding.len()).min(prompt_budget);
+        let prompts = self.plan_prompts(&prefilling, left);
         // Logit rows in addition to the one that each sequence may need.
         let mut rows = (self.limits.max_logit_rows as usize).saturating_sub(self.running.len());
         let mut sequences = Vec::with_capacity(self.running.len());
-        for at in decoding.into_iter().chain(prompts) {
+        let decoding = decoding.into_iter().map(|at| (at, 1));
+        for (at, most) in decoding.chain(prompts) {
             let sequence = &mut self.running[at];
             let mut len = sequence.missing().min(budget);
             let is_chunk = len > 1;
             if is_chunk {
-                len = part_of_prompt(sequence.missing(), budget.min(prompt_budget));
+                len = part_of_prompt(sequence.missing(), budget.min(prompt_budget).min(most));
             }
             let scores = sequence.scores_prompt() && len > 0;
             if scores {
                 len = len.min(rows + 1);
             }
-            let start = sequence.cached;
-            len = self
-                .pool
-                .snapshot_boundary(&sequence.table, start, start + len)
-                - start;
+            let (start, prompt) = (sequence.cached, sequence.prompt_tokens);
+            if let Some(end) = self.pool.next_snapshot(&sequence.table, prompt, start) {
+                len = len.min(end - start);
+            }
             if is_chunk {
                 prompt_budget -= len;
             }
@@ -242,7 +258,8 @@ impl Scheduler {
     /// another one, because a waiting request can be admitted or a sequence reaches its token limit, or if
     /// the pages for it are not free.
     pub fn schedule_after(&mut self, batch: &Batch) -> Option<Batch> {
-        let admits = !self.waiting.is_empty() && !self.free_slots.is_empty();
+        let next = self.waiting.peek().filter(|next| !self.is_refused(next));
+        let admits = next.is_some() && !self.free_slots.is_empty();
         let sampled = |part: &BatchSequence| part.samples && part.logit_rows == 1;
         let running = |part: &BatchSequence| self.running.iter().position(|s| s.id == part.id);
         let order: Option<Vec<usize>> = batch.sequences.iter().map(running).collect();
@@ -282,11 +299,20 @@ impl Scheduler {
         ids.any(|id| self.running.iter().any(|sequence| sequence.id == id))
     }
 
+    /// Returns whether a waiting request was refused and there are still too few free pages for it.
+    fn is_refused(&self, next: &Sequence) -> bool {
+        self.refused.as_ref().is_some_and(|refused| {
+            refused.id == next.id && self.pool.free_pages() < refused.free_pages
+        })
+    }
+
     /// Admits waiting requests while there are free slots and pages.
     fn admit(&mut self) {
         while let Some(slot) = self.free_slots.last().copied()
             && let Some(next) = self.waiting.peek()
+            && !self.is_refused(next)
         {
+            let free_pages = self.pool.free_pages();
             // Pages for its current tokens and the next sampled one.
             let positions = (next.tokens.len() + 1).min(self.max_length()) as u64;
             let mut table = match next.adapter {
@@ -302,9 +328,15 @@ impl Scheduler {
             let tokens = next.tokens.len();
             if !self.pool.grow(&mut table, positions) && !self.pool.grow(&mut table, tokens as u64)
             {
+                let missing = self.pool.pages_for(tokens as u64) - table.pages().len();
+                self.refused = Some(RefusedRequest {
+                    id: next.id,
+                    free_pages: free_pages + missing.saturating_sub(self.pool.free_pages()),
+                });
                 self.pool.release(&mut table);
                 break;
             }
+            self.refused = None;
             // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
             let hits = found.min(next.prompt_tokens);
             // Not again after a preemption.

@@ -3,8 +3,11 @@
 mod batches;
 mod error;
 mod judge;
+mod requests;
 mod rerank;
 mod tokens;
+
+use std::sync::Arc;
 
 use serde_json::Value;
 use web_time::Instant;
@@ -28,6 +31,8 @@ use super::{
 };
 use batches::{batch_len, check, fit, learned_positions};
 pub use error::EncodeError;
+use requests::finite;
+pub use requests::{EncodeRequest, EncodeResult};
 pub use rerank::{Relevance, RerankOptions};
 pub use tokens::{EncoderTokenizer, TokenizedText};
 
@@ -79,7 +84,7 @@ pub struct TextEncoder {
     model: Model,
     /// The embeddings by layer, if they are on the host.
     layer_embeddings: Option<LayerEmbeddingTable>,
-    tokenizer: EncoderTokenizer,
+    tokenizer: Arc<EncoderTokenizer>,
     config: Option<Value>,
     encoding: Option<SupportedEncoding>,
     /// How many tokens a batch takes, so that the device's other users do not wait long.
@@ -122,7 +127,7 @@ impl TextEncoder {
     }
 
     /// Returns the encoder's tokenizer.
-    pub fn tokenizer(&self) -> &EncoderTokenizer {
+    pub fn tokenizer(&self) -> &Arc<EncoderTokenizer> {
         &self.tokenizer
     }
 
@@ -147,6 +152,14 @@ impl TextEncoder {
         texts: &[T],
     ) -> Result<Vec<Vec<f32>>, PipelineError> {
         check(&self.spec, self.limits.max_length, texts)?;
+        Ok(finite(self.compute_states(texts).await?)?)
+    }
+
+    /// Computes the last hidden states of the tokens of texts that were checked, in as many batches as they need.
+    async fn compute_states<T: AsRef<[u32]>>(
+        &mut self,
+        texts: &[T],
+    ) -> Result<Vec<Vec<f32>>, PipelineError> {
         let mut states = Vec::with_capacity(texts.len());
         let mut rest = texts;
         while !rest.is_empty() {
@@ -154,11 +167,7 @@ impl TextEncoder {
             states.extend(self.run(batch).await?);
             rest = later;
         }
-        let is_finite = |states: &Vec<f32>| states.iter().all(|value| value.is_finite());
-        match states.iter().position(|states| !is_finite(states)) {
-            Some(at) => Err(EncodeError::NotFinite { text: at + 1 }.into()),
-            None => Ok(states),
-        }
+        Ok(states)
     }
 
     /// Like [`Self::hidden_states`], but blocks the thread.
@@ -184,6 +193,17 @@ impl TextEncoder {
         texts: &[T],
         options: EncodeOptions,
     ) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let pooling = self.pooling(options)?;
+        let states = self.hidden_states(texts).await?;
+        Ok(self.pooled(states, pooling, options))
+    }
+
+    /// Returns how the hidden states of a text's tokens are combined.
+    ///
+    /// # Errors
+    ///
+    /// If Wisp does not support the model's pooling.
+    fn pooling(&self, options: EncodeOptions) -> Result<Pooling, PipelineError> {
         let pooling = match (options.pooling, &self.tokenizer.settings().unsupported) {
             (Some(pooling), _) => pooling,
             (None, Some(what)) => {
@@ -204,7 +224,16 @@ impl TextEncoder {
             }
             width = outputs;
         }
-        let states = self.hidden_states(texts).await?;
+        Ok(pooling)
+    }
+
+    /// Returns the embeddings of texts with these hidden states.
+    fn pooled(
+        &self,
+        states: Vec<Vec<f32>>,
+        pooling: Pooling,
+        options: EncodeOptions,
+    ) -> Vec<Vec<f32>> {
         let embedding = |hidden: Vec<f32>| {
             let mut embedding = pooling.apply(&hidden, self.width());
             for layer in &self.tokenizer.settings().dense {
@@ -215,7 +244,7 @@ impl TextEncoder {
             }
             embedding
         };
-        Ok(states.into_iter().map(embedding).collect())
+        states.into_iter().map(embedding).collect()
     }
 
     /// Like [`Self::embed`], but blocks the thread.
@@ -422,7 +451,7 @@ impl CheckpointModel for TextEncoder {
             limits,
             model: session.init(&compiled, &weights, options).await?,
             layer_embeddings: LayerEmbeddingTable::of(files, limits.layer_embeddings)?,
-            tokenizer: EncoderTokenizer::of(files).within(limits.max_length),
+            tokenizer: Arc::new(EncoderTokenizer::of(files).within(limits.max_length)),
             config: files.huggingface_config.clone(),
             encoding: SupportedEncoding::of(&files.checkpoint),
             pace: Pace::new(true),

@@ -171,7 +171,7 @@ impl Bench {
     fn open(&self, settings: &Resolved) -> Result<OpenModel> {
         let open = settings.open()?;
         let needed = u64::from(self.prompt_tokens) + u64::from(self.new_tokens) + 1;
-        let max = open::files(&open)?.model_spec.spec.max_positions;
+        let max = open::files(&open)?.model_spec.spec.longest_context();
         if needed > max {
             bail!("-p and -n need {needed} positions, but the model has {max}");
         }

@@ -288,6 +288,7 @@ fn report(
         "kv_heads": spec.kv_heads,
         "head_dim": spec.head_dim,
         "context": spec.max_positions,
+        "longest_context": spec.longest_context(),
         "kv_bytes_per_position": spec.kv_bytes_per_position(memory.limits.cache_format),
         "state_bytes": spec.state_bytes(),
         "tokenizer": files.tokenizer.is_ok(),
@@ -338,6 +339,12 @@ fn model_rows(
         0 => String::new(),
         bytes => format!(", {} of state for each text", format_bytes(bytes)),
     };
+    let longest = match spec.longest_context() {
+        longest if longest > spec.max_positions => {
+            format!(" ({longest} with --max-length, because its positions are scaled)")
+        }
+        _ => String::new(),
+    };
     let position_bytes = format_bytes(spec.kv_bytes_per_position(limits.cache_format));
     [
         ("model", files.name.clone()),
@@ -355,7 +362,7 @@ fn model_rows(
         (
             "context",
             format!(
-                "{} tokens, {position_bytes} of KV cache each{state}",
+                "{} tokens{longest}, {position_bytes} of KV cache each{state}",
                 spec.max_positions
             ),
         ),

@@ -5,8 +5,8 @@ use wisp_engine::{Model, OpenModel, Usage};
 /// The limits of a text's length.
 pub struct LengthLimit {
     max_new_tokens: Option<usize>,
-    /// The longest context that the model was made for, if it is known.
-    max_positions: Option<u64>,
+    /// The longest context that the model can be loaded with, if it is known.
+    longest_context: Option<u64>,
 }
 
 impl LengthLimit {
@@ -15,7 +15,7 @@ impl LengthLimit {
         let files = open.files();
         LengthLimit {
             max_new_tokens,
-            max_positions: files.map(|files| files.model_spec.spec.max_positions),
+            longest_context: files.map(|files| files.model_spec.spec.longest_context()),
         }
     }
 
@@ -34,7 +34,7 @@ impl LengthLimit {
 
     /// Returns a clause that says that a context is full, and how to load a longer one.
     pub fn full_context(&self, length: u64) -> String {
-        let remedy = match self.max_positions {
+        let remedy = match self.longest_context {
             Some(max) if max > length => {
                 format!("--max-length N loads a longer one, at most {max} with this model")
             }

@@ -60,7 +60,7 @@ impl Perplexity {
         let max = open.limits(&Capabilities::HOST)?.max_length;
         let context = self.context.map_or(512.min(max), u64::from);
         if context < 2 || context > max {
-            let most = files(&open)?.model_spec.spec.max_positions;
+            let most = files(&open)?.model_spec.spec.longest_context();
             let remedy = match most > max {
                 true => format!("; --max-length N allows more, at most {most} with this model"),
                 false => String::new(),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
-use wisp_engine::{Error, Model};
+use wisp_engine::{Embedder, Error};
 
 use super::{
+    blocking::run_blocking,
     client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
+    models::ServedModel,
     prompts::Prompt,
     state::Server,
 };
@@ -37,8 +39,7 @@ pub async fn answer(
     let dimensions: Option<usize> = fields.get("dimensions")?;
     // A request is one text here: the encoder runs its texts as one batch.
     let _slots = served.admission.enter(caller.client, 1, 1)?;
-    let embedded = embed(&served.model, inputs).await;
-    let (vectors, tokens) = embedded.map_err(|error| served.failed(error).about("input"))?;
+    let (vectors, tokens) = embed(&served, inputs).await?;
     let width = vectors.first().map_or(0, Vec::len);
     if dimensions.is_some_and(|wanted| wanted != width) {
         let problem =
@@ -79,7 +80,22 @@ fn encoding(fields: &Fields) -> Result<fn(&Vec<f32>) -> Value, ApiError> {
 }
 
 /// Returns the embeddings of texts or of tokens, and the number of their tokens.
-async fn embed(model: &Model, inputs: Vec<Prompt>) -> Result<(Vec<Vec<f32>>, usize), Error> {
+async fn embed(
+    served: &ServedModel,
+    inputs: Vec<Prompt>,
+) -> Result<(Vec<Vec<f32>>, usize), ApiError> {
+    let failed = |error: Error| served.failed(error).about("input");
+    let embedder = served.model.embedder();
+    let tokenizer = embedder.clone();
+    let lists = run_blocking(move || Ok(tokens(&tokenizer, inputs))).await?;
+    let lists = lists.map_err(failed)?;
+    let count = lists.iter().map(Vec::len).sum();
+    let vectors = embedder.embed_tokens_async(lists).await.map_err(failed)?;
+    Ok((vectors, count))
+}
+
+/// Returns the tokens of each input. All are of one kind.
+fn tokens(embedder: &Embedder, inputs: Vec<Prompt>) -> Result<Vec<Vec<u32>>, Error> {
     let (mut texts, mut lists) = (Vec::new(), Vec::new());
     for input in inputs {
         match input {
@@ -87,12 +103,7 @@ async fn embed(model: &Model, inputs: Vec<Prompt>) -> Result<(Vec<Vec<f32>>, usi
             Prompt::Tokens(tokens) => lists.push(tokens),
         }
     }
-    // All are of one kind.
-    if lists.is_empty() {
-        let embeddings = model.embed_async(&texts).await?;
-        return Ok((embeddings.vectors, embeddings.tokens));
-    }
-    let tokens = lists.iter().map(Vec::len).sum();
-    let vectors = model.embedder().embed_tokens_async(lists).await?;
-    Ok((vectors, tokens))
+    let tokenized = embedder.tokenize(&texts)?;
+    lists.extend(tokenized.into_iter().map(|text| text.tokens));
+    Ok(lists)
 }

@@ -17,6 +17,10 @@ use crate::{
     settings::{Resolved, Settings},
 };
 
+/// Prompt positions whose log-probabilities are computed at the same time, which the parameter `echo` of completions asks
+/// for: with one at a time, they would take as long as generating the prompt.
+const PROMPT_LOGIT_ROWS: u64 = 128;
+
 /// A value of `--model`: `MODEL` or `NAME=MODEL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelArg {
@@ -109,8 +113,13 @@ impl Models {
         max_queue: usize,
     ) -> Result<Models> {
         let mut all = Vec::new();
+        // The first of several models leaves memory for the next one.
+        let loading = Loading {
+            fills_memory: args.len() <= 1,
+            max_queue,
+        };
         if args.is_empty() {
-            load(None, &settings.resolve()?, max_queue, &mut all)?;
+            load(None, &settings.resolve()?, loading, &mut all)?;
         }
         for arg in args {
             let mut settings = settings.clone();
@@ -119,7 +128,7 @@ impl Models {
             if args.len() > 1 {
                 check_shared(&resolved)?;
             }
-            load(arg.name.as_deref(), &resolved, max_queue, &mut all)?;
+            load(arg.name.as_deref(), &resolved, loading, &mut all)?;
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = all.iter().find(|served| !names.insert(&served.id)) {
@@ -203,20 +212,36 @@ fn check_shared(settings: &Resolved) -> Result<()> {
     }
 }
 
+/// How models are loaded, apart from their settings.
+#[derive(Clone, Copy)]
+struct Loading {
+    /// Whether a model's KV cache may take all the memory that `--gpu-memory-utilization` allows.
+    fills_memory: bool,
+    /// The texts of a model that may wait.
+    max_queue: usize,
+}
+
 /// Loads a model and adds it, and then an entry for each of its adapters.
 fn load(
     name: Option<&str>,
     settings: &Resolved,
-    max_queue: usize,
+    loading: Loading,
     all: &mut Vec<ServedModel>,
 ) -> Result<()> {
-    let model = settings.open()?.load()?;
+    let rows = settings.config.max_cache_batch_size + PROMPT_LOGIT_ROWS;
+    let open = settings.open_with(|builder| {
+        let builder = builder.fill_memory(loading.fills_memory);
+        builder.logit_rows(rows)
+    })?;
+    let model = open.load()?;
     let id = name.map_or_else(|| short(&settings.name()), String::from);
     let cache = match model.info().is_encoder {
         true => String::new(),
         false => {
-            let format = KvCacheFormat::from(model.limits().cache_format);
-            format!(", KV cache in {format}")
+            let limits = model.limits();
+            let format = KvCacheFormat::from(limits.cache_format);
+            let tokens = limits.total_pages().saturating_mul(limits.page_size.into());
+            format!(", KV cache of {tokens} tokens in {format}")
         }
     };
     message!("{id} on {}{cache}", settings.device_of(&model));
@@ -224,7 +249,7 @@ fn load(
     let base = ServedModel {
         base: id.clone(),
         id,
-        admission: Admission::new(parallel, max_queue),
+        admission: Admission::new(parallel, loading.max_queue),
         model,
         adapter: None,
         health: Arc::default(),

@@ -11,6 +11,7 @@ use wisp_engine::{
 };
 
 use super::{
+    blocking::run_blocking,
     client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
@@ -208,7 +209,12 @@ async fn relevances(
 ) -> Result<Vec<Relevance>, ApiError> {
     let _slots = served.admission.enter(client, 1, 1)?;
     let reranker = served.model.reranker().truncate(true);
-    let scored = reranker.score_async(pairs).await;
+    let tokenizer = reranker.clone();
+    let tokens = run_blocking(move || Ok(tokenizer.tokenize(&pairs))).await?;
+    let scored = match tokens {
+        Ok(tokens) => reranker.score_tokens_async(tokens).await,
+        Err(error) => Err(error),
+    };
     scored.map_err(|error| failed(served, error, param))
 }
 

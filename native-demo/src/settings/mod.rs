@@ -48,11 +48,22 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
     ("max_length", "", "the model's, at most 4096"),
     ("cache_strategy", "paged", "paged"),
     ("kv_cache_page_size", "32", "32"),
+    (
+        "cache_tokens",
+        "",
+        "a whole context, and 512 for each further sequence",
+    ),
 ];
 
 /// Further defaults that differ for a server, which runs many requests at once.
 const SERVER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("max_cache_batch_size", "16", "16"),
+    (
+        "cache_tokens",
+        "",
+        "a whole context, and 512 for each further sequence; a single model on a GPU with memory of its own: as many as \
+         --gpu-memory-utilization leaves room for",
+    ),
     ("enable_prefix_caching", "true", "true"),
 ];
 

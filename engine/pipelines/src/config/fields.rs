@@ -119,7 +119,7 @@ pub const FIELDS: &[Field] = &[
         "Prompts that go through the model at the same time, at most as many as the KV cache has \
          room for"),
     field(Limits, "prefill_chunk_size", Whole(1, 65536), "512",
-        "Tokens of a prompt that go through the model at a time"),
+        "Tokens of prompts that go through the model at a time, besides one of each other sequence"),
     field(Limits, "pad_to_multiple_of", Whole(1, 65536), "2",
         "Round the tokens that a step has room for up to a multiple of this; batches are ragged and \
          need no other padding"),
@@ -133,6 +133,10 @@ pub const FIELDS: &[Field] = &[
          float16 (half the memory) or q8_0 (little more than a quarter)"),
     field(Limits, "kv_cache_page_size", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
+    field(Limits, "cache_tokens", Whole(1, UNBOUNDED),
+        "a whole context for each sequence",
+        "Tokens that the paged KV cache holds for all sequences together, at least a whole context and at most one for each \
+         sequence; fewer if the memory is too small"),
     field(Limits, "layer_embeddings", Text, "auto",
         "Where a model keeps its embeddings by layer (Gemma 3n, Gemma 4 E2B and E4B): device; host, which frees about half of \
          the memory of the weights, but submits every decode step alone; or auto, device if the model fits there"),

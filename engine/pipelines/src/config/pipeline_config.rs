@@ -58,7 +58,7 @@ pub struct PipelineConfig {
     pub max_cache_batch_size: u64,
     /// The largest number of prompts in one prefill step ("context encoding").
     pub max_ce_batch_size: u64,
-    /// The largest number of prompt tokens that one step processes.
+    /// The number of prompt tokens that a step has room for, besides one token of each other sequence.
     pub prefill_chunk_size: u64,
     /// The number of tokens that a step can process is rounded up to a multiple of this.
     pub pad_to_multiple_of: u64,
@@ -72,6 +72,10 @@ pub struct PipelineConfig {
     pub kv_cache_format: Option<KvCacheFormat>,
     /// The number of positions in a page of the paged KV cache.
     pub kv_cache_page_size: u32,
+    /// The number of tokens that the paged KV cache holds for all sequences together: at least those of one context, and at
+    /// most those of a context for each sequence. By default the latter, as far as the memory suffices;
+    /// `ModelBuilder` of `wisp-engine` has another default.
+    pub cache_tokens: Option<u64>,
     /// Where the model keeps its embeddings by layer, if it has any.
     pub layer_embeddings: LayerEmbeddingsPlacement,
     /// True if sequences that begin with the same tokens share KV pages.
@@ -126,6 +130,7 @@ impl Default for PipelineConfig {
             cache_strategy: CacheStrategy::Continuous,
             kv_cache_format: None,
             kv_cache_page_size: 512,
+            cache_tokens: None,
             layer_embeddings: LayerEmbeddingsPlacement::Auto,
             enable_prefix_caching: false,
             serialized_model_path: None,

@@ -73,8 +73,21 @@ fn drop_snapshots(
     }
 }
 
-/// Limits that keep to the memory that a model may take: a cache of pages becomes smaller, down to
-/// what one sequence needs; then there are fewer snapshots of a recurrent state. Else the error says what to change.
+/// Adds as many of `extra` pages to the KV cache as fit into `spare` bytes.
+fn add_pages(limits: ModelLimits, extra: u64, page_bytes: u64, spare: u64) -> ModelLimits {
+    // Where every layer has a ring, pages take no memory and hold nothing.
+    let fitting = spare.checked_div(page_bytes).unwrap_or(0);
+    match extra.min(fitting) {
+        0 => limits,
+        added => ModelLimits {
+            pages: limits.total_pages().saturating_add(added),
+            ..limits
+        },
+    }
+}
+
+/// Limits that keep to the memory that a model may take: a cache of pages gets its extra pages, or becomes smaller, down
+/// to what one sequence needs; then there are fewer snapshots of a recurrent state. Else the error says what to change.
 pub(super) fn fit_memory(
     spec: &DecoderSpec,
     mut limits: ModelLimits,
@@ -82,12 +95,21 @@ pub(super) fn fit_memory(
     mut needs: Footprint,
 ) -> Result<ModelLimits, PipelineError> {
     let memory = limits.memory;
-    if memory == 0 || needs.total() <= memory {
+    let extra = std::mem::take(&mut limits.extra_pages);
+    if memory == 0 {
         return Ok(limits);
     }
     let page_size = u64::from(limits.page_size.max(1));
     let [_, per_position] = cache_bytes(spec, limits, rings);
     let bytes_of = |pages: u64| pages.saturating_mul(page_size).saturating_mul(per_position);
+    if needs.total() <= memory {
+        return Ok(add_pages(
+            limits,
+            extra,
+            bytes_of(1),
+            memory - needs.total(),
+        ));
+    }
     let pages = bytes_of(limits.total_pages());
     let spare = match limits.is_paged() {
         true => pages.saturating_sub(bytes_of(limits.pages_per_sequence())),
@@ -199,11 +221,11 @@ pub(super) fn fit(
     if spec.encoder.is_some() {
         return Err(DecoderError::Spec(SpecError::IsEncoder).into());
     }
-    let mut limits = limits.within_context(spec.max_positions)?;
+    let mut limits = limits.within_context(spec.max_positions, spec.longest_context())?;
     limits.check()?;
     // A larger page would hold nothing more. Not the longest sequence's: programs have the page's size, and those
     // of another length are the same.
-    let longest = u32::try_from(spec.max_positions).unwrap_or(u32::MAX);
+    let longest = u32::try_from(spec.longest_context()).unwrap_or(u32::MAX);
     limits.page_size = limits.page_size.min(longest.max(1));
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
@@ -224,6 +246,8 @@ pub(super) fn fit(
     let [_, paged] = cache_bytes(spec, limits, WindowRings::of(spec, &limits));
     if paged > 0 && limits.is_paged() && most >= limits.pages_per_sequence() {
         limits.pages = limits.total_pages().min(most);
+        let extra = most.saturating_sub(limits.pages);
+        limits.extra_pages = limits.extra_pages.min(extra);
     }
     let rings = WindowRings::of(spec, &limits);
     let in_rings = rings.map_or(0, |rings| {
@@ -313,6 +337,49 @@ mod tests {
             assert_eq!(fitted.max_step_tokens, tokens);
             assert_eq!(fitted.max_batch, tokens.min(max_batch));
         }
+    }
+
+    #[test]
+    fn cache_of_pages_grows_into_memory_that_is_left() {
+        let spec = spec();
+        let limits = ModelLimits {
+            max_length: 64,
+            max_batch: 4,
+            page_size: 8,
+            pages: 10,
+            ..ModelLimits::default()
+        };
+        let [_, per_position] = cache_bytes(&spec, limits, None);
+        let page = 8 * per_position;
+        let needs = Footprint {
+            weights: 1000,
+            buffers: limits.total_pages() * page,
+            working: 100,
+        };
+        let pages = |limits: ModelLimits, memory| {
+            let limits = ModelLimits { memory, ..limits };
+            let fitted = fit_memory(&spec, limits, None, needs).unwrap();
+            fitted.total_pages()
+        };
+        let filling = limits.filling_memory();
+        for (memory, expected) in [
+            (0, 10),
+            (needs.total() - 1, 9),
+            (needs.total(), 10),
+            (needs.total() + 2 * page - 1, 11),
+            (needs.total() + 2 * page, 12),
+            (needs.total() + 1000 * page, 32),
+        ] {
+            assert_eq!(pages(filling, memory), expected, "{memory} bytes");
+            assert_eq!(pages(limits, memory), expected.min(10), "{memory} bytes");
+        }
+        // A binding bounds the pages too.
+        let capabilities = Capabilities {
+            max_binding_bytes: 20 * 8 * spec.kv_row_bytes(0, limits.cache_format),
+            ..Capabilities::HOST
+        };
+        let fitted = fit(&capabilities, &spec, filling).unwrap();
+        assert_eq!((fitted.pages, fitted.extra_pages), (10, 10));
     }
 
     #[test]

@@ -108,7 +108,12 @@ impl CheckpointModel for DecoderModel {
         let compile = |graph: &Graph| InferenceSession::compile_for(graph, target);
         let needs =
             |compiled: &CompiledModel, limits| footprint(compiled, target, spec, limits, rings);
-        Ok(layer_embeddings::place(files, spec, limits, compile, needs)?.needs)
+        let placed = layer_embeddings::place(files, spec, limits, compile, needs)?;
+        match fit::fit_memory(spec, placed.limits, rings, placed.needs) {
+            Ok(limits) => needs(&placed.compiled, limits),
+            // The caller learns how much the model needs, although it cannot be loaded.
+            Err(_) => Ok(placed.needs),
+        }
     }
 
     fn encoding(&self) -> Option<SupportedEncoding> {

@@ -22,20 +22,24 @@ impl PagePool {
         self.caches && !self.snapshots.rows.is_empty()
     }
 
-    /// Returns the number of the first positions after which a chunk of a sequence from `start` to `end` should
-    /// end, so that it can leave a snapshot. That is where the prefix ends that the cache knew of the sequence:
-    /// others are likely to share just this prefix, as prompts do that begin with the same instructions. If that
-    /// is not within the chunk, it is the last boundary of a page within it, or else `end`.
-    pub fn snapshot_boundary(&self, table: &BlockTable, start: usize, end: usize) -> usize {
+    /// Returns after how many of its tokens a sequence leaves its next snapshot, if it leaves another one. `computed`
+    /// tokens have been computed, and its prompt has `prompt` tokens.
+    ///
+    /// It leaves one where the prefix ends that the cache knew of it: others are likely to share just this prefix, as
+    /// prompts do that begin with the same instructions. It leaves another one at the last page that its prompt fills
+    /// before its last token, for prompts that repeat or continue it.
+    pub fn next_snapshot(
+        &self,
+        table: &BlockTable,
+        prompt: usize,
+        computed: usize,
+    ) -> Option<usize> {
+        if !self.has_snapshots() {
+            return None;
+        }
         let page = self.page_size as usize;
-        let known = table.known.saturating_mul(page);
-        if start < known && known < end {
-            return known;
-        }
-        match end - end % page {
-            boundary if self.has_snapshots() && boundary > start => boundary,
-            _ => end,
-        }
+        let ends = [table.known, prompt.saturating_sub(1) / page].map(|pages| pages * page);
+        ends.into_iter().filter(|end| *end > computed).min()
     }
 
     /// Allocates a row for the snapshot of a sequence's first `positions` positions, which two hold: the

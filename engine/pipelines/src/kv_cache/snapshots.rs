@@ -1,12 +1,13 @@
 //! Snapshots of recurrent states: what a sequence needs besides pages to continue a cached prefix.
 //!
 //! A recurrent state has one row for each slot of the batch, and further rows for snapshots. The chunk of a
-//! prompt that ends at the boundary of a page writes its state to such a row instead of its slot's, so that
+//! prompt that leaves a snapshot writes its state to such a row instead of its slot's, so that
 //! a snapshot costs no copy; the sequence's next part reads that row. Once the page is entered, the snapshot
 //! belongs to it, and other sequences that reuse the page as their last one continue from the row.
 //!
-//! Chunks end where snapshots are likely to be of use: at the last whole page of a prompt, and where the pages that
-//! the cache knows of its prefix end, because what two prompts have in common a third one is likely to have too.
+//! A prompt leaves snapshots only where they are likely to be of use, so that a long one does not take all rows: at the
+//! last whole page before its last token, and where the pages that the cache knows of its prefix end, because what two
+//! prompts have in common a third one is likely to have too. Its chunks end there.
 //!
 //! A row is reused when nothing holds it: neither a page nor a sequence that has yet to read it. Batches run
 //! in the order in which they are scheduled, so a row may be written by any batch after the one that reads it.

@@ -20,6 +20,10 @@ impl Scheduler {
             let ended = self.accept_part(at, part, output, &mut events);
             let generated = events.tokens.len() - reported;
             let sequence = &mut self.running[at];
+            if (part.start as usize) < sequence.prompt_tokens {
+                // The waiting request may share the pages that the cache has now, and need fewer.
+                self.refused = None;
+            }
             self.waiting.charge(sequence.client, generated);
             self.pool
                 .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);

@@ -12,13 +12,15 @@ impl Sequence {
         self.tokens.len() - self.cached
     }
 
-    /// Returns the part of the next `len` tokens of a batch of `steps` steps. A prompt's part that ends a page
-    /// leaves a snapshot, unless further steps change the state.
+    /// Returns the part of the next `len` tokens of a batch of `steps` steps. It may leave a snapshot, unless further
+    /// steps change the state.
     pub(super) fn part(&mut self, len: usize, steps: usize, pool: &mut PagePool) -> BatchSequence {
         let (start, end) = (self.cached, self.cached + len);
+        self.has_run = true;
         let state_read = self.state.take();
         pool.release_read_snapshot(state_read);
-        if steps == 1 && (len > 1 || end <= self.prompt_tokens) {
+        let snapshot = pool.next_snapshot(&self.table, self.prompt_tokens, start);
+        if steps == 1 && snapshot == Some(end) {
             self.snapshot = pool.take_snapshot(end);
             self.state = self.snapshot;
         }

@@ -111,6 +111,13 @@ impl Queue {
         }
     }
 
+    /// Takes back what a client was charged for `tokens` tokens that the cache has by now.
+    pub fn refund(&mut self, client: ClientId, tokens: usize) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.served = client.served.saturating_sub(tokens as u64);
+        }
+    }
+
     /// Removes a waiting request. Returns false if there is no such request.
     pub fn remove(&mut self, id: RequestId) -> bool {
         let new = self.clients.values_mut().map(|client| &mut client.new);

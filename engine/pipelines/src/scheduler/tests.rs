@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::{mock::*, *};
-use crate::{Adapter, ModelLimits, SequenceOutput, sampler::NO_TOKEN};
+use crate::{Adapter, ModelLimits, SequenceOutput, request::ClientId, sampler::NO_TOKEN};
 
 pub(super) fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
@@ -269,6 +269,81 @@ fn cancelling_a_request_frees_its_pages_at_once() {
     assert!(scheduler.cancel(id));
     assert_eq!(scheduler.free_pages(), 8);
     assert!(scheduler.is_idle() && !scheduler.cancel(id));
+}
+
+/// Accepts a batch in which each sequence that samples gets the same token; returns the requests that ended.
+fn accept(scheduler: &mut Scheduler, batch: &Batch) -> Vec<RequestId> {
+    let output = |part: &BatchSequence| SequenceOutput {
+        tokens: vec![7; usize::from(part.samples)],
+        ..SequenceOutput::default()
+    };
+    let outputs = batch.sequences.iter().map(output).collect();
+    let events = scheduler.accept(batch, outputs).tokens.into_iter();
+    let ended = events.filter(|event| event.finish.is_some());
+    ended.map(|event| event.id).collect()
+}
+
+#[test]
+fn steps_are_scheduled_ahead_while_a_request_waits_for_pages() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 5));
+    let first = scheduler.add(request(vec![1; 20], 10)).unwrap();
+    let second = scheduler.add(request(vec![2; 30], 10)).unwrap();
+    let batch = scheduler.schedule();
+    assert_eq!(batch.requests(), [first]);
+    accept(&mut scheduler, &batch);
+    let batch = scheduler.schedule();
+    assert!(scheduler.schedule_after(&batch).is_some());
+    // One of a client that was served less comes before it, and has enough pages.
+    let mut other = request(vec![3; 4], 1);
+    other.client = ClientId(1);
+    let other = scheduler.add(other).unwrap();
+    assert!(scheduler.schedule_after(&batch).is_none());
+    accept(&mut scheduler, &batch);
+    let batch = scheduler.schedule();
+    assert_eq!(batch.requests(), [first, other]);
+    assert_eq!(accept(&mut scheduler, &batch), [other]);
+    // The pages of the first request suffice.
+    assert!(scheduler.cancel(first));
+    assert_eq!(scheduler.schedule().requests(), [second]);
+}
+
+#[test]
+fn short_prompts_do_not_wait_for_long_ones() {
+    let mut scheduler = Scheduler::new(limits(3, 400, 150));
+    let mut add = |tokens| scheduler.add(request(vec![1; tokens], 1)).unwrap();
+    let [long, _, short] = [300, 200, 10].map(&mut add);
+    let batch = scheduler.schedule();
+    // `max_prefill` is 2.
+    assert_eq!(batch.requests(), [long, short]);
+    let lens: Vec<usize> = batch
+        .sequences
+        .iter()
+        .map(|part| part.tokens.len())
+        .collect();
+    assert_eq!(lens, [54, 10]);
+    assert_eq!(accept(&mut scheduler, &batch), [short]);
+    // Alone with a prompt that is as long, the oldest takes the whole step.
+    assert_eq!(scheduler.schedule().requests(), [long]);
+}
+
+#[test]
+fn a_long_prompt_ends_however_many_short_ones_come() {
+    let mut scheduler = Scheduler::new(limits(4, 400, 150));
+    let long = scheduler.add(request(vec![1; 300], 1)).unwrap();
+    let mut others = 0;
+    for _ in 0..10 {
+        for _ in 0..2 {
+            scheduler.add(request(vec![2; 31], 1)).unwrap();
+        }
+        let batch = scheduler.schedule();
+        let ended = accept(&mut scheduler, &batch);
+        if ended.contains(&long) {
+            assert!(others >= 9, "{others}");
+            return;
+        }
+        others += ended.len();
+    }
+    panic!("the long prompt has not ended, but {others} others have");
 }
 
 #[test]

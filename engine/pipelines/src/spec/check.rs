@@ -15,7 +15,7 @@ use super::{
 use crate::rope::RopeScaling;
 
 /// The largest size of any kind. Products of two sizes then fit 64 bits.
-const MAX_SIZE: u64 = 1 << 28;
+pub(super) const MAX_SIZE: u64 = 1 << 28;
 
 /// The most query heads of a layer.
 const MAX_HEADS: u64 = 4096;

@@ -26,6 +26,7 @@
 //! ```
 
 mod check;
+mod context;
 mod decoder_spec;
 mod encoder;
 mod error;

@@ -82,7 +82,7 @@ pub(super) fn fit(
     let binding = capabilities.max_binding_bytes;
     let most = (binding.min(capabilities.max_buffer_bytes) / (4 * widest)).max(1);
     limits.page_size = limits.page_size.clamp(1, 1 << 16);
-    limits = limits.within_context(spec.max_positions)?;
+    limits = limits.within_context(spec.max_positions, spec.max_positions)?;
     limits.max_length = limits.max_length.clamp(1, most);
     limits.max_step_tokens = limits.max_step_tokens.clamp(limits.max_length, most);
     let page_size = u64::from(limits.page_size);

@@ -4,8 +4,8 @@
 use web_time::Instant;
 use wisp_text::tokenizer::PairTokens;
 
-use super::{EncodeError, TextEncoder, batches::check};
-use crate::PipelineError;
+use super::{EncodeError, TextEncoder, batches::check, finite};
+use crate::{PipelineError, spec::ScoreHead};
 
 /// How documents are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,51 @@ pub struct Relevance {
     pub tokens: usize,
 }
 
+impl Relevance {
+    /// Returns the relevances that a reranker's scores of pairs express, of which each has so many tokens.
+    pub fn of_scores(
+        scores: &[Vec<f32>],
+        tokens: impl IntoIterator<Item = usize>,
+    ) -> Vec<Relevance> {
+        // The sigmoid of the difference is the probability of `yes` among both answers.
+        let logits = scores.iter().map(|scores| match scores[..] {
+            [yes, no] => yes - no,
+            _ => scores.first().copied().unwrap_or_default(),
+        });
+        let relevance = logits.zip(tokens).enumerate();
+        let relevance = relevance.map(|(index, (logit, tokens))| Relevance {
+            index,
+            logit,
+            score: 1.0 / (1.0 + (-logit).exp()),
+            tokens,
+        });
+        relevance.collect()
+    }
+}
+
+/// The error of a model that does not score texts.
+fn no_head() -> EncodeError {
+    EncodeError::NotAReranker {
+        problem: "the model has no head that scores texts".into(),
+    }
+}
+
+/// Checks that a head scores pairs of texts with one number: one label, or two answers.
+///
+/// # Errors
+///
+/// [`EncodeError::NotAReranker`] if it does not, or there is none.
+pub(super) fn check_head(head: Option<ScoreHead>) -> Result<(), EncodeError> {
+    let head = head.ok_or_else(no_head)?;
+    match head.labels {
+        1 => Ok(()),
+        2 if head.answers.is_some() => Ok(()),
+        labels => Err(EncodeError::NotAReranker {
+            problem: format!("the model has {labels} labels instead of one score"),
+        }),
+    }
+}
+
 impl TextEncoder {
     /// Computes the scores `[labels]` of each text, which may be a pair of texts, with the model's head.
     ///
@@ -36,12 +81,25 @@ impl TextEncoder {
     /// If the model has no head that scores texts; if a text is empty, too long or has an unknown token;
     /// if the device fails.
     pub async fn scores(&mut self, texts: &[PairTokens]) -> Result<Vec<Vec<f32>>, PipelineError> {
-        let Some(head) = self.encoder.score else {
-            let problem = "the model has no head that scores texts".into();
-            return Err(EncodeError::NotAReranker { problem }.into());
-        };
+        self.score_head()?;
         let tokens: Vec<&[u32]> = texts.iter().map(|text| text.tokens.as_slice()).collect();
         check(&self.spec, self.limits.max_length, &tokens)?;
+        let texts: Vec<&PairTokens> = texts.iter().collect();
+        Ok(finite(self.compute_scores(&texts).await?)?)
+    }
+
+    /// Returns the model's head that scores texts.
+    pub(super) fn score_head(&self) -> Result<ScoreHead, PipelineError> {
+        Ok(self.encoder.score.ok_or_else(no_head)?)
+    }
+
+    /// Computes the scores of texts that were checked, in as many batches as they need.
+    pub(super) async fn compute_scores(
+        &mut self,
+        texts: &[&PairTokens],
+    ) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let head = self.score_head()?;
+        let tokens: Vec<&[u32]> = texts.iter().map(|text| text.tokens.as_slice()).collect();
         let mut all = Vec::with_capacity(texts.len());
         while all.len() < texts.len() {
             let since = Instant::now();
@@ -61,11 +119,7 @@ impl TextEncoder {
                 .observe_prompt(count, since.elapsed().as_secs_f64());
             all.extend(scores.chunks(head.labels as usize).map(<[f32]>::to_vec));
         }
-        let is_finite = |scores: &Vec<f32>| scores.iter().all(|score| score.is_finite());
-        match all.iter().position(|scores| !is_finite(scores)) {
-            Some(at) => Err(EncodeError::NotFinite { text: at + 1 }.into()),
-            None => Ok(all),
-        }
+        Ok(all)
     }
 
     /// Computes how relevant the second text of each pair is to the first, in the order of the pairs.
@@ -79,41 +133,10 @@ impl TextEncoder {
         pairs: &[(&str, &str)],
         options: RerankOptions,
     ) -> Result<Vec<Relevance>, PipelineError> {
-        let judges = self
-            .encoder
-            .score
-            .is_some_and(|head| head.answers.is_some());
-        match self.encoder.score.map(|head| head.labels) {
-            Some(1) => {}
-            Some(2) if judges => {}
-            Some(labels) => {
-                let problem = format!("the model has {labels} labels instead of one score");
-                return Err(EncodeError::NotAReranker { problem }.into());
-            }
-            None => {
-                let problem = "the model has no head that scores texts".into();
-                return Err(EncodeError::NotAReranker { problem }.into());
-            }
-        }
-        let pairs = (1..).zip(pairs).map(|(number, (query, document))| {
-            self.tokenizer
-                .tokenize_pair(number, query, document, options.truncate)
-        });
-        let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+        let pairs = self.tokenizer.tokenize_pairs(pairs, options)?;
         let scores = self.scores(&pairs).await?;
-        // The sigmoid of the difference is the probability of `yes` among both answers.
-        let logits = scores.iter().map(|scores| match scores[..] {
-            [yes, no] => yes - no,
-            _ => scores.first().copied().unwrap_or_default(),
-        });
-        let relevance = logits.zip(&pairs).enumerate();
-        let relevance = relevance.map(|(index, (logit, pair))| Relevance {
-            index,
-            logit,
-            score: 1.0 / (1.0 + (-logit).exp()),
-            tokens: pair.tokens.len(),
-        });
-        Ok(relevance.collect())
+        let tokens = pairs.iter().map(|pair| pair.tokens.len());
+        Ok(Relevance::of_scores(&scores, tokens))
     }
 
     /// Ranks documents by their relevance to a query: the most relevant first, and of equally relevant
@@ -161,5 +184,30 @@ impl TextEncoder {
         texts: &[PairTokens],
     ) -> Result<Vec<Vec<f32>>, PipelineError> {
         pollster::block_on(self.scores(texts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_rerankers_give_one_number() {
+        let head = |labels, answers| ScoreHead {
+            answers,
+            ..ScoreHead::bert(labels)
+        };
+        assert_eq!(check_head(Some(head(1, None))), Ok(()));
+        assert_eq!(check_head(Some(head(2, Some([7, 8])))), Ok(()));
+        assert!(check_head(Some(head(2, None))).is_err());
+        assert!(check_head(None).is_err());
+    }
+
+    #[test]
+    fn two_answers_are_scored_by_their_difference() {
+        let ranked = Relevance::of_scores(&[vec![0.0], vec![3.0, 1.0]], [4, 5]);
+        assert_eq!((ranked[0].logit, ranked[0].score), (0.0, 0.5));
+        let second = (ranked[1].index, ranked[1].logit, ranked[1].tokens);
+        assert_eq!(second, (1, 2.0, 5));
     }
 }

@@ -2,8 +2,10 @@
 
 use wisp_text::tokenizer::{PairTokens, Tokenizer};
 
-use super::{EncodeError, judge};
-use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer};
+use super::{EncodeError, RerankOptions, judge, rerank::check_head};
+use crate::{
+    ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer, spec::ScoreHead,
+};
 
 /// The tokens of a text, ready for an encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct EncoderTokenizer {
     max_positions: u64,
     /// True if a query and a document are joined by a prompt instead of the tokenizer's template.
     judges: bool,
+    /// The model's head that scores texts.
+    head: Option<ScoreHead>,
 }
 
 impl EncoderTokenizer {
@@ -34,6 +38,11 @@ impl EncoderTokenizer {
             settings: files.sentence_transformer.clone(),
             max_positions: files.model_spec.spec.max_positions,
             judges: judge::judges(&files.model_spec.spec),
+            head: files
+                .model_spec
+                .spec
+                .encoder
+                .and_then(|encoder| encoder.score),
         }
     }
 
@@ -128,6 +137,33 @@ impl EncoderTokenizer {
         Ok(pair)
     }
 
+    /// Checks that the model scores pairs of texts with one number, as a reranker does.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::NotAReranker`] if it does not.
+    pub fn check_reranker(&self) -> Result<(), EncodeError> {
+        check_head(self.head)
+    }
+
+    /// Returns the tokens of pairs of a query and a document as [`Self::tokenize_pair`] does, for a reranker.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check_reranker`] and [`Self::tokenize_pair`].
+    pub fn tokenize_pairs(
+        &self,
+        pairs: &[(&str, &str)],
+        options: RerankOptions,
+    ) -> Result<Vec<PairTokens>, PipelineError> {
+        self.check_reranker()?;
+        let pairs = (1..).zip(pairs);
+        let pairs = pairs.map(|(number, (query, document))| {
+            self.tokenize_pair(number, query, document, options.truncate)
+        });
+        pairs.collect()
+    }
+
     fn tokenizer(&self) -> Result<&Tokenizer, PipelineError> {
         self.text.tokenizer().map_err(|error| match error {
             PipelineError::NoTokenizer { model, problem } => {
@@ -207,6 +243,7 @@ mod tests {
             settings: SentenceTransformer::default(),
             max_positions: 8,
             judges: false,
+            head: None,
         }
     }
 

@@ -82,13 +82,17 @@ impl TextGenerator {
     async fn run_events(&mut self) -> Result<TextEvents, StepError> {
         let step = self.step().await?;
         let mut texts: Vec<TextEvent> = Vec::with_capacity(step.tokens.len());
+        let mut ended = HashSet::new();
         for sampled in step.tokens {
             // The remaining steps of a batch still run after a stop string.
-            let ended = |event: &TextEvent| event.id == sampled.id && event.finish.is_some();
-            if !texts.iter().any(ended) {
-                let event = self.event(sampled);
-                texts.push(event);
+            if ended.contains(&sampled.id) {
+                continue;
             }
+            let event = self.event(sampled);
+            if event.finish.is_some() {
+                ended.insert(event.id);
+            }
+            texts.push(event);
         }
         let prefill = step.prefill;
         Ok(TextEvents { prefill, texts })

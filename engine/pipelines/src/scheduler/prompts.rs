@@ -1,0 +1,90 @@
+//! Which prompts a step computes, and what they share.
+
+use super::Scheduler;
+
+impl Scheduler {
+    /// Looks up the prefixes of running sequences that have not run yet, because other sequences may have computed more
+    /// of them since their admission. Cached pages replace the sequences' own, which are still empty.
+    pub(super) fn share_prefixes(&mut self) {
+        for sequence in &mut self.running {
+            if sequence.has_run || sequence.scores_prompt() {
+                continue;
+            }
+            let found = self.pool.reuse(&mut sequence.table, &sequence.tokens);
+            if found == sequence.cached {
+                continue;
+            }
+            sequence.cached = found;
+            self.pool.release_snapshot(sequence.state.take());
+            sequence.state = self.pool.hold_reused_snapshot(&sequence.table, found);
+            let hits = sequence.prefix_hit.get_or_insert_default();
+            let more = found.min(sequence.prompt_tokens).saturating_sub(*hits);
+            *hits += more;
+            self.pool.count_hits(0, more);
+            self.waiting.refund(sequence.client, more);
+        }
+    }
+
+    /// Returns the running sequences whose prompts the next batch computes, of those in `prefilling`, and the most
+    /// tokens that each of them may take. The batch has room for `budget` tokens of prompts.
+    ///
+    /// The oldest prompt may always take half of the budget, so that it ends however many others there are. The rest
+    /// goes first to the prompts with the fewest missing tokens, as many as end in this batch, so that they need not
+    /// wait for a long one. What is left is for the oldest prompt too, and then for the others in the order of their
+    /// admission. Prompts wait while another one in the batch computes tokens that they can share.
+    pub(super) fn plan_prompts(&self, prefilling: &[usize], budget: usize) -> Vec<(usize, usize)> {
+        let Some((oldest, others)) = prefilling.split_first() else {
+            return Vec::new();
+        };
+        let missing = |at: &usize| self.running[*at].missing();
+        let most = self.limits.max_prefill.max(1) as usize;
+        let half = missing(oldest).min(budget.div_ceil(2));
+        let mut left = budget - half;
+        let mut planned = vec![*oldest];
+        let mut by_length = others.to_vec();
+        // How much of a prompt with log-probabilities fits depends on the rows of logits, too.
+        by_length.retain(|at| !self.running[*at].scores_prompt());
+        by_length.sort_by_key(missing);
+        for at in by_length {
+            let fits = planned.len() < most && missing(&at) <= left;
+            if fits && !self.awaits_prefix(at, &planned) {
+                left -= missing(&at);
+                planned.push(at);
+            }
+        }
+        planned[1..].sort_unstable();
+        for at in others {
+            let fits = planned.len() < most && !planned.contains(at);
+            if fits && !self.awaits_prefix(*at, &planned) {
+                planned.push(*at);
+            }
+        }
+        let limited = |at: usize| match at == *oldest {
+            true => (at, half + left),
+            false => (at, budget),
+        };
+        planned.into_iter().map(limited).collect()
+    }
+
+    /// Returns whether a sequence that has not run should wait, because one of those in the next batch is about to
+    /// compute tokens that the sequence needs next and can share.
+    fn awaits_prefix(&self, at: usize, planned: &[usize]) -> bool {
+        let sequence = &self.running[at];
+        let computes_prefix = |other: &usize| {
+            let other = &self.running[*other];
+            let next = self
+                .pool
+                .next_shared(&other.table, other.prompt_tokens, other.cached);
+            next.is_some_and(|end| {
+                sequence.adapter == other.adapter
+                    && sequence.cached <= other.cached
+                    && end < sequence.tokens.len()
+                    && end <= other.tokens.len()
+                    // From the end, because prompts that differ often begin alike.
+                    && sequence.tokens[..end].iter().rev().eq(other.tokens[..end].iter().rev())
+            })
+        };
+        let can_share = !sequence.has_run && !sequence.scores_prompt();
+        can_share && planned.iter().any(computes_prefix)
+    }
+}
