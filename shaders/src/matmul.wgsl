@@ -7,6 +7,7 @@
 import package::blocks::load_block;
 import package::encoding::{load_scales, Scales, BLOCKS_PER_SCALES};
 import package::matmul_io::{p, output_rows, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 import package::unpack::Block;
 import constants::{WG, ROWS, TOKENS};
 
@@ -40,6 +41,12 @@ fn main(
     @if(!subgroups) let lane = 0u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
+    @if(experts) {
+        // All of a workgroup return, so that all of a subgroup stay active.
+        if !chunk_has_rows(first_token, (wid.x + wid.z * groups.x) * TILE.x, TILE.x) {
+            return;
+        }
+    }
     // Invocations past the last row compute that row again, so that all of a subgroup stay active.
     var first_blocks: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;

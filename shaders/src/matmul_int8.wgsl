@@ -7,6 +7,7 @@ import package::int8_block::{Inputs, load_weights, dot_packed};
 @if(!subgroups) import package::int8_block::load_inputs;
 @if(subgroups) import package::int8_block::load_inputs_shared;
 import package::matmul_io::{p, output_rows, store, weight_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 import constants::{WG, ROWS, TOKENS};
 
 const TILE = vec2<u32>(WG * ROWS, TOKENS);
@@ -23,6 +24,12 @@ fn main(
     @if(subgroups) let lane = subgroup_lane % 8u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
+    @if(experts) {
+        // All of a workgroup return, so that all of a subgroup stay active.
+        if !chunk_has_rows(first_token, (wid.x + wid.z * groups.x) * TILE.x, TILE.x) {
+            return;
+        }
+    }
     // Invocations past the last row compute that row again, so that all of a subgroup stay active.
     var first_blocks: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;

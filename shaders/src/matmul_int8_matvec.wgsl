@@ -6,6 +6,7 @@
 import package::encoding::{load_scales, BLOCKS_PER_SCALES};
 import package::int8_block::{Inputs, Weights, load_inputs, load_weights, dot_packed};
 import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
 @if(lookup) import package::value_table::fill_table;
@@ -72,6 +73,11 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     let first_token = wid.y * TOKENS;
+    @if(experts) {
+        if !chunk_has_rows(first_token, first_row, TILE.x) {
+            return;
+        }
+    }
     @if(lookup) {
         fill_table(lid);
         workgroupBarrier();

@@ -153,6 +153,14 @@ fn first_expert_row(t: u32) -> u32 {
     return expert(t) * p.rows - p.first_row;
 }
 
+// Returns whether the chunk has any of the `rows` rows from `first` on that output row `t` multiplies: the first of
+// them, or the chunk begins with a later one. A workgroup whose tile has none returns.
+@if(experts)
+fn chunk_has_rows(t: u32, first: u32, rows: u32) -> bool {
+    let start = first_expert_row(min(t, p.pairs - 1u)) + first;
+    return start < p.chunk_rows || 0u - start < rows;
+}
+
 // Loads elements `4 * g..4 * g + 4` of the row of x that output row `t` multiplies; elements past the row's end
 // are 0.
 @if(scalar)

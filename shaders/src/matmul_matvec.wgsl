@@ -14,6 +14,7 @@ import package::unpack::Part;
 @if(lookup) import package::value_table::fill_table;
 @if(f16_partials) import package::unpack::half_at;
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
 import constants::{WG, ROWS, TOKENS};
@@ -188,6 +189,11 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     let first_token = wid.y * TOKENS;
+    @if(experts) {
+        if !chunk_has_rows(first_token, first_row, TILE.x) {
+            return;
+        }
+    }
     @if(lookup) {
         fill_table(lid);
         workgroupBarrier();

@@ -8,6 +8,7 @@ import package::blocks::decode;
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
@@ -32,7 +33,7 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     @if(experts) {
-        if wid.y >= p.pairs || !leads_group(wid.y, lid) {
+        if wid.y >= p.pairs || !chunk_has_rows(wid.y, first_row, TILE.x) || !leads_group(wid.y, lid) {
             return;
         }
         find_group(wid.y, lid);

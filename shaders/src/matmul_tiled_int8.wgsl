@@ -7,6 +7,7 @@ import package::encoding::{load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, 
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::int8_inputs::{load_part_words, load_factors, half_sum, dot_words};
 import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
 import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
@@ -73,7 +74,7 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     @if(experts) {
-        if wid.y >= p.pairs || !leads_group(wid.y, lid) {
+        if wid.y >= p.pairs || !chunk_has_rows(wid.y, first_row, TILE.x) || !leads_group(wid.y, lid) {
             return;
         }
         @if(lookup) { fill_table(lid); }

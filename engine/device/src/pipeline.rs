@@ -36,6 +36,7 @@ pub struct Dispatch {
     pub(crate) pipeline: Pipeline,
     pub(crate) group: BindGroup,
     pub(crate) workgroups: [u32; 3],
+    pub(crate) operations: u64,
 }
 
 impl Dispatch {
@@ -47,5 +48,18 @@ impl Dispatch {
     /// Workgroups in x, y and z.
     pub fn workgroups(&self) -> [u32; 3] {
         self.workgroups
+    }
+
+    /// The floating-point operations that the dispatch is estimated to do; 0 if nobody has estimated them.
+    pub fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Sets the estimate of floating-point operations. GPUs get many operations in several submissions,
+    /// because drivers limit the time of one.
+    #[must_use]
+    pub fn with_operations(mut self, operations: u64) -> Dispatch {
+        self.operations = operations;
+        self
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use wisp_compiler::{PARAMS_STRIDE, Traffic};
-use wisp_device::{Dispatch, Pipeline, Sequence};
+use wisp_device::{BindGroup, Dispatch, Pipeline, Sequence};
 use wisp_graph::extension::expression::ValueError;
 use wisp_shaders::Kernel;
 
@@ -11,6 +11,7 @@ use crate::{
     dims::Dims,
     error::SessionError,
     model::Model,
+    operations::operations,
     params::{call_params, evaluate},
     profile::Work,
     recording::{Recording, Run},
@@ -62,6 +63,21 @@ impl Model {
         let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
         let most = self.device.info().capabilities.max_workgroups.max(1);
         (x > 0 && y > 0).then(|| workgroups(kernel, [x, y], most))
+    }
+
+    /// Makes a dispatch of a call, with the estimate of its operations.
+    pub(crate) fn dispatch(
+        &self,
+        call: usize,
+        dims: &Dims,
+        pipeline: &Pipeline,
+        group: &BindGroup,
+        workgroups: [u32; 3],
+    ) -> Result<Dispatch, SessionError> {
+        let dispatch = Dispatch::new(&self.device, pipeline, group, workgroups)?;
+        let call = self.program.calls.get(call);
+        let operations = call.map_or(0, |call| operations(call, pipeline.kernel(), dims));
+        Ok(dispatch.with_operations(operations))
     }
 
     /// Checks a custom op's workgroup counts against the device's limit.
@@ -198,7 +214,7 @@ impl Model {
         for (call, group) in recording.groups.iter().enumerate() {
             if let Some((pipeline, workgroups)) = self.kernel(call, dims) {
                 calls.push(call);
-                dispatches.push(Dispatch::new(&self.device, pipeline, group, workgroups)?);
+                dispatches.push(self.dispatch(call, dims, pipeline, group, workgroups)?);
             }
         }
         *last = None;

@@ -110,6 +110,7 @@ mod init_options;
 mod lifecycle;
 mod model;
 mod modules;
+mod operations;
 mod params;
 mod ports;
 mod profile;

@@ -7,7 +7,7 @@ impl Model {
     /// recorded work when something needs it ([`Device::record`](wisp_device::Device::record)): a
     /// [read](Self::read), a [write](Self::write) to memory that the run uses, or
     /// [`Device::submit`](wisp_device::Device::submit). So consecutive models, and a loop of runs, become
-    /// one submission.
+    /// one submission, or a few if they compute much.
     ///
     /// The first run of some sizes prepares their dispatches and parameters; they are prepared again only
     /// when the sizes change, and never for sizes that [`Self::capture`] has prepared.

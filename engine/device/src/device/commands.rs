@@ -8,8 +8,8 @@ impl Device {
     ///
     /// The host runs them at once. A GPU gets them together with everything else that was recorded, in
     /// one submission, as soon as something needs them: [`Self::submit`], [`Self::read`],
-    /// [`Self::finish`] or [`Self::submit_timed`], a write to memory that they use, or a few thousand
-    /// dispatches more. Several models, and several steps of one, thus become one submission when they
+    /// [`Self::finish`] or [`Self::submit_timed`], a write to memory that they use, a few thousand
+    /// dispatches more, or more [operations](Dispatch::operations) than drivers allow time for. Several models, and several steps of one, thus become one submission when they
     /// run one after the other.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Device {
         self.backend.clock()
     }
 
-    /// Runs dispatches in a submission of their own, after everything recorded before, and measures
+    /// Runs dispatches in submissions of their own, after everything recorded before, and measures
     /// how long they take, together or one by one. Without timestamps ([`Self::clock`]) it waits until
     /// they are done.
     ///

@@ -44,6 +44,7 @@ impl Dispatch {
             pipeline: pipeline.clone(),
             group: group.clone(),
             workgroups,
+            operations: 0,
         })
     }
 }

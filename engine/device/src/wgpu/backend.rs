@@ -227,12 +227,28 @@ impl WgpuDevice {
     }
 
     /// Returns the bytes that the driver says are free, if it does.
-    #[cfg(any(windows, target_os = "linux", target_os = "android"))]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn driver_free(&self) -> Option<u64> {
         super::vulkan_memory::free(&self.device)
     }
 
-    #[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
+    #[cfg(windows)]
+    fn driver_free(&self) -> Option<u64> {
+        let vulkan = super::vulkan_memory::free(&self.device);
+        vulkan.or_else(|| super::dx12_memory::free(&self.adapter))
+    }
+
+    #[cfg(target_os = "macos")]
+    fn driver_free(&self) -> Option<u64> {
+        super::metal_memory::free(&self.device)
+    }
+
+    #[cfg(not(any(
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "macos"
+    )))]
     fn driver_free(&self) -> Option<u64> {
         None
     }

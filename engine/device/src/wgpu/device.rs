@@ -8,10 +8,18 @@ use wisp_types::DeviceInfo;
 use super::{errors::ErrorSlot, pipelines::Pipelines, poller::Poller, recorder::Recorder};
 use crate::{compiled::Checks, error::DeviceError, object::BackendObject};
 
+/// What a user can do whose DX12 rejects a kernel.
+const COMPILER_REMEDY: &str = "Put dxcompiler.dll, Direct3D's current compiler, beside the program or on PATH, or use the GPU through Vulkan.";
+
 /// An adapter, opened through wgpu.
 #[derive(Debug)]
 pub(super) struct WgpuDevice {
     pub info: DeviceInfo,
+    /// Whether wgpu uses Direct3D's old compiler, which rejects some kernels.
+    pub lacks_compiler: bool,
+    /// To ask for its memory.
+    #[cfg(windows)]
+    pub adapter: wgpu::Adapter,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub errors: ErrorSlot,
@@ -48,8 +56,26 @@ impl WgpuDevice {
         // Not under a lock: several threads compile at once.
         // SAFETY: the caller promises it.
         let pipeline = unsafe { self.pipelines.compile(kernel, checks) };
-        self.errors.check(kernel.name, 0)?;
+        self.errors
+            .check(kernel.name, 0)
+            .map_err(|error| self.with_remedy(error))?;
         let pipeline = self.pipelines.keep(kernel, checks, pipeline);
         Ok(BackendObject::new(pipeline))
+    }
+
+    /// Adds to an error of compiling a kernel what a user can do.
+    fn with_remedy(&self, error: DeviceError) -> DeviceError {
+        match error {
+            DeviceError::Validation {
+                what,
+                device,
+                message,
+            } if self.lacks_compiler => DeviceError::Validation {
+                what,
+                device,
+                message: format!("{message} {COMPILER_REMEDY}"),
+            },
+            other => other,
+        }
     }
 }

@@ -5,7 +5,11 @@ mod backend;
 mod device;
 #[cfg(not(target_arch = "wasm32"))]
 mod driver_cache;
+#[cfg(windows)]
+mod dx12_memory;
 mod errors;
+#[cfg(target_os = "macos")]
+mod metal_memory;
 mod objects;
 mod open;
 mod pipelines;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicU64};
 use wisp_types::{Api, BoxFuture};
 
 use super::{
-    adapters::{APIS, adapters, info, requested},
+    adapters::{APIS, adapters, info, is_automatic, lacks_compiler, requested},
     device::WgpuDevice,
     errors::ErrorSlot,
     pipelines::Pipelines,
@@ -16,6 +16,8 @@ use crate::{backend::Backend, error::DeviceError, options::DeviceOptions};
 /// What a user can do who has no such adapter.
 pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
     "Install your GPU's Vulkan driver (Debian: mesa-vulkan-drivers and libvulkan1), or use the host device."
+} else if cfg!(windows) {
+    "Update your graphics driver, or use the host device. DX12 is chosen automatically only with dxcompiler.dll beside the program or on PATH."
 } else {
     "Update your graphics driver, or use the host device."
 };
@@ -33,7 +35,8 @@ pub(crate) fn open_best(
 async fn best(options: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
     for api in APIS {
         for adapter in adapters(api).await {
-            if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
+            let info = adapter.get_info();
+            if is_automatic(info.backend, info.device_type, adapter.features()) {
                 return open_adapter(adapter, options).await.map(Some);
             }
         }
@@ -82,9 +85,13 @@ async fn open_adapter(
     let info = with_subgroups(info, &device, &adapter);
     let errors = ErrorSlot::watch(&device, &info.name);
     let poller = Poller::new(&device);
-    let pipelines = Pipelines::new(&device, &adapter.get_info(), required_features);
+    let adapter_info = adapter.get_info();
+    let pipelines = Pipelines::new(&device, &adapter_info, required_features);
     Ok(Arc::new(WgpuDevice {
         info,
+        lacks_compiler: lacks_compiler(adapter_info.backend, adapter.features()),
+        #[cfg(windows)]
+        adapter,
         device,
         queue,
         errors,

@@ -1,10 +1,13 @@
 //! Progress of the device while futures wait for it.
 
-#[cfg(not(target_arch = "wasm32"))]
-use std::sync::mpsc;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+};
+#[cfg(not(target_arch = "wasm32"))]
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
 };
 
 use futures_channel::oneshot;
@@ -68,8 +71,29 @@ impl Poller {
 
 /// Makes progress as `wait` says; returns whether the device got there. Where the device is lost meanwhile, wgpu calls no
 /// callback of what was submitted, and panics.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn poll(device: &wgpu::Device, wait: wgpu::PollType) -> bool {
+    succeeds(|| {
+        loop {
+            let start = Instant::now();
+            let result = device.poll(wait.clone());
+            if !is_cut_short(&result, start.elapsed()) {
+                return result;
+            }
+        }
+    })
+}
+
+#[cfg(target_arch = "wasm32")]
 pub(super) fn poll(device: &wgpu::Device, wait: wgpu::PollType) -> bool {
     succeeds(|| device.poll(wait))
+}
+
+/// Returns whether a wait without a limit should be repeated: with OpenGL it ends after two seconds at the
+/// latest. One that ends at once has failed.
+#[cfg(not(target_arch = "wasm32"))]
+fn is_cut_short<T>(result: &Result<T, wgpu::PollError>, elapsed: Duration) -> bool {
+    matches!(result, Err(wgpu::PollError::Timeout)) && elapsed >= Duration::from_secs(1)
 }
 
 /// Returns whether a function returns normally and without an error.
@@ -117,6 +141,14 @@ impl<T> Clone for Answer<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_repeated_that_opengl_has_cut_short() {
+        let timeout = || Err::<(), _>(wgpu::PollError::Timeout);
+        assert!(is_cut_short(&timeout(), Duration::from_millis(2147)));
+        assert!(!is_cut_short(&timeout(), Duration::from_millis(1)));
+        assert!(!is_cut_short(&Ok(()), Duration::from_millis(2147)));
+    }
 
     #[test]
     fn lost_devices_end_the_waiting_for_what_they_were_to_answer() {

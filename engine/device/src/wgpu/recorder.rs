@@ -9,6 +9,31 @@ use crate::{buffer::Buffer, error::DeviceError, pipeline::Dispatch};
 /// not idle while much is recorded.
 const MAX_DISPATCHES: usize = 2048;
 
+/// Recorded floating-point operations after which dispatches are submitted. Drivers reset a device that
+/// takes too long for a submission (Windows after 2 seconds, AMD's on Linux after 10), and slow adapters do
+/// 1e11 operations in a second. A decode step has fewer, except with the largest models and batches.
+const MAX_OPERATIONS: u64 = 100_000_000_000;
+
+/// How much a submission has to do.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    dispatches: usize,
+    operations: u64,
+}
+
+impl Load {
+    /// Adds a dispatch of so many operations.
+    pub fn add(&mut self, operations: u64) {
+        self.dispatches += 1;
+        self.operations = self.operations.saturating_add(operations);
+    }
+
+    /// Returns true if no more should be added.
+    pub fn is_full(&self) -> bool {
+        self.dispatches >= MAX_DISPATCHES || self.operations >= MAX_OPERATIONS
+    }
+}
+
 /// The current batch of commands: dispatches and copies, in order, until they are submitted together.
 ///
 /// A write of the queue takes effect before the next submission, whatever was recorded earlier. So each
@@ -19,7 +44,7 @@ pub(super) struct Recorder {
     /// The open pass; declared before its encoder, because it must end before that.
     pass: Option<wgpu::ComputePass<'static>>,
     encoder: Option<wgpu::CommandEncoder>,
-    dispatches: usize,
+    load: Load,
     /// The number of the current batch, from 1.
     batch: u64,
 }
@@ -29,7 +54,7 @@ impl Default for Recorder {
         Recorder {
             pass: None,
             encoder: None,
-            dispatches: 0,
+            load: Load::default(),
             batch: 1,
         }
     }
@@ -48,12 +73,12 @@ impl Recorder {
 
     /// Returns true if there are dispatches in the current batch.
     pub fn has_dispatches(&self) -> bool {
-        self.dispatches > 0
+        self.load.dispatches > 0
     }
 
     /// Returns true if the batch should be submitted now.
     pub fn is_full(&self) -> bool {
-        self.dispatches >= MAX_DISPATCHES
+        self.load.is_full()
     }
 
     /// Records a dispatch.
@@ -71,7 +96,7 @@ impl Recorder {
         for buffer in &group.buffers {
             self.mark(buffer_of(buffer)?);
         }
-        self.dispatches += 1;
+        self.load.add(dispatch.operations);
         Ok(())
     }
 
@@ -100,7 +125,7 @@ impl Recorder {
     /// Ends the batch; the caller submits its commands.
     pub fn finish(&mut self) -> Option<wgpu::CommandBuffer> {
         self.pass = None;
-        self.dispatches = 0;
+        self.load = Load::default();
         self.batch += 1;
         self.encoder.take().map(wgpu::CommandEncoder::finish)
     }
@@ -130,4 +155,34 @@ pub(super) fn encode<'a>(
     let [x, y, z] = dispatch.workgroups();
     pass.dispatch_workgroups(x, y, z);
     Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the number of dispatches of each submission.
+    fn submissions(dispatches: impl IntoIterator<Item = u64>) -> Vec<usize> {
+        let (mut counts, mut load) = (Vec::new(), Load::default());
+        for operations in dispatches {
+            load.add(operations);
+            if load.is_full() {
+                counts.push(load.dispatches);
+                load = Load::default();
+            }
+        }
+        counts.extend((load.dispatches > 0).then_some(load.dispatches));
+        counts
+    }
+
+    #[test]
+    fn submissions_end_after_many_dispatches_or_operations() {
+        // Without estimates.
+        assert_eq!(submissions([0; 5000]), [2048, 2048, 904]);
+        // A decode step, and a prompt of 512 tokens, with 8 billion weights in 224 products.
+        assert_eq!(submissions([16_000_000_000 / 224; 224]), [224]);
+        let prompt = submissions([8_192_000_000_000 / 224; 224]);
+        assert_eq!((prompt.len(), prompt[0], prompt[74]), (75, 3, 2));
+        assert_eq!(submissions([1, u64::MAX, u64::MAX, 1]), [2, 1, 1]);
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{device::WgpuDevice, recorder::encode};
+use super::{
+    device::WgpuDevice,
+    recorder::{Load, encode},
+};
 use crate::{
     error::DeviceError,
     host_clock::timed_together,
@@ -13,7 +16,7 @@ use crate::{
 /// Bytes of one timestamp.
 const TIMESTAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
-/// The query sets of one submission: two queries for each pass, at its start and its end.
+/// Query sets: two queries for each pass, at its start and its end.
 struct Queries {
     sets: Vec<wgpu::QuerySet>,
     queries_per_set: u32,
@@ -25,7 +28,8 @@ impl Queries {
         Queries {
             sets: Vec::new(),
             queries_per_set: match granularity {
-                Granularity::Submission => 2,
+                // As many as `resolve` needs for the alignment of what follows.
+                Granularity::Submission => 32,
                 Granularity::Dispatch => wgpu::QUERY_SET_MAX_QUERIES,
             },
             used: 0,
@@ -60,6 +64,11 @@ impl Queries {
             label: None,
             timestamp_writes: writes,
         })
+    }
+
+    /// Returns the number of passes so far.
+    fn passes(&self) -> usize {
+        self.used as usize / 2
     }
 
     /// Copies the timestamps to a buffer that the program can read.
@@ -97,18 +106,40 @@ impl WgpuDevice {
         dispatches: &[Dispatch],
         granularity: Granularity,
     ) -> Result<Spans, DeviceError> {
-        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let new_encoder = || self.device.create_command_encoder(&Default::default());
+        let (mut encoder, mut load) = (new_encoder(), Load::default());
         let mut queries = Queries::new(granularity);
-        for timed in timed_together(dispatches, granularity) {
-            let mut pass = queries.begin_pass(&self.device, &mut encoder);
-            for dispatch in timed {
-                encode(&mut pass, dispatch)?;
+        // All submissions but the last, and the passes of each span: one for each submission that has a part of
+        // it.
+        let (mut submissions, mut passes) = (Vec::new(), Vec::new());
+        for mut timed in timed_together(dispatches, granularity) {
+            let first = queries.passes();
+            while !timed.is_empty() {
+                let mut pass = queries.begin_pass(&self.device, &mut encoder);
+                while let Some((dispatch, rest)) = timed.split_first() {
+                    encode(&mut pass, dispatch)?;
+                    load.add(dispatch.operations);
+                    timed = rest;
+                    if load.is_full() {
+                        break;
+                    }
+                }
+                drop(pass);
+                if load.is_full() {
+                    let full = std::mem::replace(&mut encoder, new_encoder());
+                    submissions.push(full.finish());
+                    load = Load::default();
+                }
             }
+            passes.push(first..queries.passes());
         }
         let mut recorder = self.recorder();
         recorder.submit(&self.queue);
         if queries.used == 0 {
             return Ok(Box::pin(std::future::ready(Ok(Vec::new()))));
+        }
+        for commands in submissions {
+            self.queue.submit([commands]);
         }
         let staging = queries.resolve(&self.device, &mut encoder);
         let index = self.queue.submit([encoder.finish()]);
@@ -118,9 +149,19 @@ impl WgpuDevice {
         let period = f64::from(self.queue.get_timestamp_period());
         Ok(Box::pin(async move {
             let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&fetched.await?);
-            Ok(spans(&ticks, period))
+            let spans = spans(&ticks, period);
+            Ok(passes
+                .into_iter()
+                .filter_map(|passes| joined(spans.get(passes)?))
+                .collect())
         }))
     }
+}
+
+/// Returns the span from the start of the first to the end of the last.
+fn joined(spans: &[Range<u64>]) -> Option<Range<u64>> {
+    let (first, last) = (spans.first()?, spans.last()?);
+    Some(first.start..last.end.max(first.start))
 }
 
 /// Converts pairs of ticks of `period` nanoseconds to spans. A span that ends before it starts is empty.
@@ -136,7 +177,7 @@ fn spans(ticks: &[u64], period: f64) -> Vec<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::spans;
+    use super::{joined, spans};
 
     #[test]
     fn ticks_are_converted_to_nanoseconds() {
@@ -147,5 +188,12 @@ mod tests {
                 .iter()
                 .all(|span| span.start <= span.end)
         );
+    }
+
+    #[test]
+    fn passes_of_several_submissions_make_one_span() {
+        assert_eq!(joined(&[10..20, 30..40, 40..70]), Some(10..70));
+        assert_eq!(joined(std::slice::from_ref(&(10..20))), Some(10..20));
+        assert_eq!(joined(&[]), None);
     }
 }

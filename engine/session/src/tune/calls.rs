@@ -152,7 +152,7 @@ impl Ring {
     ) -> Result<(), SessionError> {
         for (dispatches, pipeline) in self.dispatches.iter_mut().zip(pipelines) {
             if let Some(workgroups) = model.workgroups(call, dims, pipeline.kernel()) {
-                let dispatch = Dispatch::new(&model.device, pipeline, bound, workgroups)?;
+                let dispatch = model.dispatch(call, dims, pipeline, bound, workgroups)?;
                 dispatches.push(dispatch);
             }
         }
