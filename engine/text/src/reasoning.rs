@@ -24,10 +24,29 @@ static FORMATS: &[ReasoningFormat] = &[
     },
 ];
 
-/// The markers between which a model thinks.
+/// The markers that some of these models write around what is no thought.
+static ANSWERS: &[ReasoningFormat] = &[
+    // Command R7B and Command A.
+    ReasoningFormat {
+        open: "<|START_RESPONSE|>",
+        close: "<|END_RESPONSE|>",
+    },
+    // Granite 3.3.
+    ReasoningFormat {
+        open: "<response>",
+        close: "</response>",
+    },
+    // Hunyuan.
+    ReasoningFormat {
+        open: "<answer>",
+        close: "</answer>",
+    },
+];
+
+/// The markers between which a model thinks, or answers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReasoningFormat {
-    /// What begins a thought. The prompt may end with it.
+    /// What begins a thought or an answer. The prompt may end with it.
     pub open: &'static str,
     /// What ends it.
     pub close: &'static str,
@@ -38,6 +57,12 @@ impl ReasoningFormat {
     pub fn of_template(source: &str) -> Option<&'static ReasoningFormat> {
         let mut formats = FORMATS.iter();
         formats.find(|format| source.contains(format.open) || source.contains(format.close))
+    }
+
+    /// Returns the markers around answers that a chat template shows.
+    pub(crate) fn of_answers(source: &str) -> Option<&'static ReasoningFormat> {
+        let mut formats = ANSWERS.iter();
+        formats.find(|format| source.contains(format.open) && source.contains(format.close))
     }
 
     /// Returns the texts of the markers, which are control tokens in some vocabularies.
@@ -257,6 +282,15 @@ mod tests {
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
             assert_eq!(split(prompt, &pieces), expected, "{prompt}{text}");
         }
+    }
+
+    #[test]
+    fn markers_around_answers_are_found() {
+        let open = |source| ReasoningFormat::of_answers(source).map(|format| format.open);
+        let cohere = "<|START_RESPONSE|>{{ message.content }}<|END_RESPONSE|>";
+        assert_eq!(open(cohere), Some("<|START_RESPONSE|>"));
+        assert_eq!(open("between <response></response>"), Some("<response>"));
+        assert_eq!(open("<response>"), None);
     }
 
     #[test]

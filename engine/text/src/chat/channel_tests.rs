@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chat_template::{ChatTemplateError, ControlTokens, Message};
 use crate::grammar::{Constraint, GrammarCompiler};
+use crate::tokenizer::tests::header::Meta;
+use crate::tokenizer::tests::metadata::{header, texts};
 use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
 use crate::tools::{Tool, ToolChoice, ToolError, Tools};
 
@@ -153,6 +155,36 @@ fn thoughts_on_their_channel_are_limited_and_switched_off() {
     assert!(!accepts(&off, &(thought(1) + answer)));
     let free = request().prepare(&tokenizer(HARMONY)).unwrap();
     assert_eq!(free.constraint, None);
+}
+
+/// Answers show the tokens of channels, which GGUF's own tokenizers do not skip.
+#[test]
+fn tokens_of_channels_are_control_tokens_in_gguf_files_too() {
+    let letters: Vec<String> = ('!'..='~').chain(['Ġ', 'Ċ']).map(String::from).collect();
+    let tokens: Vec<&str> = letters.iter().map(String::as_str).chain(CONTROL).collect();
+    let kinds = [vec![1; letters.len()], vec![3; CONTROL.len()]].concat();
+    let header = header("gpt2", &tokens)
+        .with("ggml.pre", Meta::Text("gpt-4o".to_owned()))
+        .with("ggml.merges", texts(&[]))
+        .with("ggml.token_type", Meta::Ints(kinds))
+        .with("chat_template", Meta::Text(HARMONY.to_owned()));
+    let tokenizer = Tokenizer::from_gguf(&header).unwrap();
+    let mut request = request();
+    request.answer = Some(Constraint::JsonObject);
+    let prompt = request.prepare(&tokenizer).unwrap();
+    let stop = ["<|return|>", "<|call|>"].map(|text| tokenizer.id(text).unwrap());
+    let compiler = GrammarCompiler::new(&tokenizer, &stop).unwrap();
+    let grammar = compiler.compile(&prompt.constraint.unwrap()).unwrap();
+    let accepts = |answer: &str| {
+        let mut matcher = grammar.matcher();
+        let mut tokens = tokenizer.encode(answer, false, true).unwrap().into_iter();
+        tokens.all(|token| matcher.consume(token).is_ok()) && matcher.is_accepting()
+    };
+    assert!(accepts("<|channel|>final<|message|>{}"));
+    assert!(accepts(&format!(
+        "{THOUGHT}<|channel|>final<|message|>{{\"a\": 1}}"
+    )));
+    assert!(!accepts("<|channel|>final<|message|>[]") && !accepts("{}"));
 }
 
 #[test]

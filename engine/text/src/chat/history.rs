@@ -1,9 +1,11 @@
 //! The messages of a conversation with tools, as a chat template expects them.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use crate::chat_template::Message;
-use crate::tools::Tools;
+use crate::tools::{GENERIC, ToolFormat, Tools};
 
 /// The length of a call's id that Mistral's templates demand.
 const SHORT_ID: usize = 9;
@@ -13,8 +15,12 @@ const SHORT_ID: usize = 9;
 pub(super) struct TemplateTraits {
     /// It describes tools.
     pub describes_tools: bool,
+    /// The format of calls that the prompt asks for where the template does not describe tools.
+    pub described_format: &'static ToolFormat,
     /// It writes calls and results.
     writes_calls: bool,
+    /// It joins the arguments of calls to text.
+    joins_arguments: bool,
     /// It takes the description of the tools from the system message.
     tools_in_message: bool,
     short_ids: bool,
@@ -24,14 +30,28 @@ pub(super) struct TemplateTraits {
 impl TemplateTraits {
     /// Finds out what a template knows by the names in its source.
     pub fn of(source: &str) -> TemplateTraits {
+        let describes_tools = mentions(source, "tools");
+        let has_calls = mentions(source, "tool_calls") || mentions(source, "tool_call");
+        let shown = ToolFormat::shown_in(source).filter(|_| has_calls);
         TemplateTraits {
-            describes_tools: mentions(source, "tools"),
-            writes_calls: mentions(source, "tool_calls") || mentions(source, "tool_call"),
+            describes_tools,
+            described_format: shown.unwrap_or(&GENERIC),
+            // Without a description by the template, the prompt must ask for the format of the calls before.
+            writes_calls: has_calls && (describes_tools || shown.is_some()),
+            joins_arguments: false,
             tools_in_message: source.contains("message['tools']")
                 || source.contains("message.tools"),
             short_ids: source.contains("length != 9") || source.contains("length < 9"),
             has_thinking: source.contains("message.thinking")
                 || source.contains("message['thinking']"),
+        }
+    }
+
+    /// Makes the arguments of calls texts.
+    pub fn with_joined_arguments(self) -> TemplateTraits {
+        TemplateTraits {
+            joins_arguments: true,
+            ..self
         }
     }
 }
@@ -40,21 +60,6 @@ impl TemplateTraits {
 pub(super) fn have_calls(messages: &[Message]) -> bool {
     let mut messages = messages.iter();
     messages.any(|message| message.extra.contains_key("tool_calls"))
-}
-
-/// Returns messages whose calls have their arguments as text.
-pub(super) fn with_text_arguments(mut messages: Vec<Message>) -> Vec<Message> {
-    let calls = messages
-        .iter_mut()
-        .filter_map(|message| message.extra.get_mut("tool_calls"));
-    for call in calls.filter_map(Value::as_array_mut).flatten() {
-        if let Some(arguments) = call.pointer_mut("/function/arguments")
-            && !arguments.is_string()
-        {
-            *arguments = arguments.to_string().into();
-        }
-    }
-    messages
 }
 
 /// Returns whether a word is in a text, not as a part of another one.
@@ -74,8 +79,11 @@ pub(super) fn messages(
     traits: TemplateTraits,
 ) -> Vec<Message> {
     let mut adapted: Vec<Message> = Vec::with_capacity(messages.len() + 1);
-    for (at, message) in messages.iter().enumerate() {
-        let native = native(message, &messages[..at], traits);
+    // The tools of the calls so far, by the ids of the calls.
+    let mut called = HashMap::new();
+    for message in messages {
+        let native = native(message, &called, traits);
+        called.extend(calls_of(message));
         let message = match traits.writes_calls {
             true => native,
             false => as_text(native),
@@ -97,7 +105,7 @@ pub(super) fn messages(
                 } else {
                     "\n\n"
                 };
-                system.content += &format!("{line}{}", description(tools));
+                system.content += &format!("{line}{}", description(tools, traits.described_format));
             });
         } else if traits.tools_in_message {
             let functions = tools.to_json();
@@ -112,39 +120,67 @@ pub(super) fn messages(
     adapted
 }
 
-/// Returns whether there is a system message behind the first message.
-pub(super) fn have_later_system(messages: &[Message]) -> bool {
-    let mut messages = messages.iter().skip(1);
-    messages.any(|message| message.role == "system")
-}
+/// Changes a conversation that a template refuses; returns whether it is another one now.
+type Change = fn(&mut Vec<Message>) -> bool;
 
-/// Returns messages whose system messages are one, in front of all others.
-pub(super) fn with_system_first(messages: Vec<Message>) -> Vec<Message> {
+/// What is changed, one after the other, as long as a template refuses the conversation.
+pub(super) const CHANGES: [Change; 3] = [
+    // Some templates take a system message only in front of all others.
+    put_system_first,
+    // gpt-oss's takes either a thought or a text beside calls.
+    join_text_to_thoughts,
+    // Some templates take no system message.
+    remove_system,
+];
+
+/// Makes system messages one, in front of all others.
+fn put_system_first(messages: &mut Vec<Message>) -> bool {
     let is_system = |message: &Message| message.role == "system";
-    let (system, mut messages): (Vec<Message>, Vec<Message>) =
-        messages.into_iter().partition(is_system);
+    if !messages.iter().skip(1).any(is_system) {
+        return false;
+    }
+    let (system, others): (Vec<Message>, Vec<Message>) =
+        std::mem::take(messages).into_iter().partition(is_system);
     let texts = system.iter().map(|message| message.content.as_str());
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     let content = texts.join("\n\n");
-    if let Some(first) = system.into_iter().next() {
-        messages.insert(0, Message { content, ..first });
-    }
-    messages
+    let first = system.into_iter().next();
+    messages.extend(first.map(|first| Message { content, ..first }));
+    messages.extend(others);
+    true
 }
 
-/// Returns messages without system message: the first user's begins with its text.
-pub(super) fn without_system(mut messages: Vec<Message>) -> Vec<Message> {
-    if messages
-        .first()
-        .is_some_and(|message| message.role == "system")
-    {
-        let system = messages.remove(0);
-        match messages.iter_mut().find(|message| message.role == "user") {
-            Some(user) => user.content = format!("{}\n\n{}", system.content, user.content),
-            None => messages.insert(0, Message::new("user", system.content)),
+/// Appends the text beside calls to the thought before it.
+fn join_text_to_thoughts(messages: &mut Vec<Message>) -> bool {
+    let mut is_changed = false;
+    for message in messages {
+        if message.extra.contains_key("tool_calls")
+            && !message.content.is_empty()
+            && let Some(Value::String(thought)) = message.extra.get_mut("thinking")
+            && !thought.is_empty()
+        {
+            *thought += "\n\n";
+            *thought += &std::mem::take(&mut message.content);
+            is_changed = true;
         }
     }
-    messages
+    is_changed
+}
+
+/// Makes the text of the first message, if it is a system message, the beginning of the first user's.
+fn remove_system(messages: &mut Vec<Message>) -> bool {
+    if messages
+        .first()
+        .is_none_or(|message| message.role != "system")
+    {
+        return false;
+    }
+    let system = messages.remove(0);
+    match messages.iter_mut().find(|message| message.role == "user") {
+        Some(user) => user.content = format!("{}\n\n{}", system.content, user.content),
+        None => messages.insert(0, Message::new("user", system.content)),
+    }
+    true
 }
 
 fn add_to_system(messages: &mut Vec<Message>, change: impl FnOnce(&mut Message)) {
@@ -157,30 +193,26 @@ fn add_to_system(messages: &mut Vec<Message>, change: impl FnOnce(&mut Message))
     messages.first_mut().map(change);
 }
 
-/// Returns a message with calls whose arguments are objects, as templates expect them.
-fn native(message: &Message, before: &[Message], traits: TemplateTraits) -> Message {
+/// Returns a message with calls whose arguments are objects, as templates expect them, or texts for a template that
+/// joins them.
+fn native(message: &Message, called: &HashMap<&str, &Value>, traits: TemplateTraits) -> Message {
     let mut message = message.clone();
     if let Some(Value::Array(calls)) = message.extra.get_mut("tool_calls") {
         for call in calls {
             if let Some(id) = call.get_mut("id") {
                 shorten(id, traits);
             }
-            let arguments = call.pointer_mut("/function/arguments");
-            if let Some(arguments) = arguments
-                && let Some(text) = arguments.as_str()
-            {
-                let text = if text.trim().is_empty() { "{}" } else { text };
-                if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
-                    *arguments = parsed;
-                }
+            if let Some(arguments) = call.pointer_mut("/function/arguments") {
+                adapt_arguments(arguments, traits);
             }
         }
     }
     if message.role == "tool"
         && !message.extra.contains_key("name")
-        && let Some(id) = message.extra.get("tool_call_id")
-        && let Some(name) = called(id, before)
+        && let Some(id) = message.extra.get("tool_call_id").and_then(Value::as_str)
+        && let Some(name) = called.get(id)
     {
+        let name = (*name).clone();
         message.extra.insert("name".into(), name);
     }
     if let Some(id) = message.extra.get_mut("tool_call_id") {
@@ -195,14 +227,29 @@ fn native(message: &Message, before: &[Message], traits: TemplateTraits) -> Mess
     message
 }
 
-/// Returns the name of the tool of a call.
-fn called(id: &Value, before: &[Message]) -> Option<Value> {
-    let calls = before
-        .iter()
-        .rev()
-        .filter_map(|message| message.extra.get("tool_calls")?.as_array());
-    let call = calls.flatten().find(|call| &call["id"] == id)?;
-    call.pointer("/function/name").cloned()
+/// Makes the arguments of a call an object, or a text for a template that joins them: as the model wrote it, so that the
+/// prompt is what the cache has.
+fn adapt_arguments(arguments: &mut Value, traits: TemplateTraits) {
+    if arguments
+        .as_str()
+        .is_some_and(|text| text.trim().is_empty())
+    {
+        *arguments = "{}".into();
+    }
+    match arguments.as_str().map(serde_json::from_str::<Value>) {
+        Some(Ok(object @ Value::Object(_))) if !traits.joins_arguments => *arguments = object,
+        None if traits.joins_arguments => *arguments = arguments.to_string().into(),
+        _ => {}
+    }
+}
+
+/// Returns the ids of a message's calls and the names of their tools.
+fn calls_of(message: &Message) -> impl Iterator<Item = (&str, &Value)> {
+    let calls = message.extra.get("tool_calls").and_then(Value::as_array);
+    calls.into_iter().flatten().filter_map(|call| {
+        let id = call.get("id")?.as_str()?;
+        Some((id, call.pointer("/function/name")?))
+    })
 }
 
 /// Shortens an id where the template demands it: to its last characters if they suffice, else to a hash.
@@ -252,8 +299,8 @@ fn is_merged(last: &Message, message: &Message) -> bool {
     is_user(last) && is_user(message) && last.content.starts_with("<tool_response>")
 }
 
-/// Describes tools to a model whose template does not, and the generic format of calls.
-fn description(tools: &Tools) -> String {
+/// Describes tools to a model whose template does not, and the format of calls.
+fn description(tools: &Tools, format: &ToolFormat) -> String {
     let lines = tools.iter().map(|tool| {
         let mut function = tool.to_json()["function"].take();
         if let (None, Some(fields)) = (tool.description(), function.as_object_mut()) {
@@ -262,8 +309,8 @@ fn description(tools: &Tools) -> String {
         format!("{function}\n")
     });
     format!(
-        "You can call these functions:\n<tools>\n{}</tools>\nTo call one, answer with\n\
-         <tool_call>\n{{\"name\": \"…\", \"arguments\": {{…}}}}\n</tool_call>",
-        lines.collect::<String>()
+        "You can call these functions:\n<tools>\n{}</tools>\nTo call one, answer with\n{}",
+        lines.collect::<String>(),
+        format.example()
     )
 }

@@ -9,6 +9,9 @@ use crate::tools::{ToolFormat, ToolParser, Tools};
 #[derive(Debug, Clone, Default)]
 pub struct ChatFormat {
     pub(super) reasoning: Option<ReasoningParser>,
+    /// Finds the markers around an answer, as it finds those around a thought. Where they are control tokens, answers have
+    /// no text of them.
+    pub(super) wrapper: Option<ReasoningParser>,
     /// The format of calls, the tools, and whether several calls are allowed.
     pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
     /// Parses all of an answer in the format of gpt-oss.
@@ -29,6 +32,7 @@ impl ChatFormat {
         let tools = self.tools.clone();
         ChatParser {
             reasoning: self.reasoning.clone(),
+            wrapper: self.wrapper.clone(),
             tools: tools.map(|(format, tools, parallel)| ToolParser::new(format, tools, parallel)),
             harmony: self.harmony.clone(),
         }
@@ -39,6 +43,7 @@ impl ChatFormat {
 #[derive(Debug)]
 pub struct ChatParser {
     reasoning: Option<ReasoningParser>,
+    wrapper: Option<ReasoningParser>,
     tools: Option<ToolParser>,
     harmony: Option<HarmonyParser>,
 }
@@ -72,6 +77,8 @@ impl ChatParser {
         }
         let parts = self.reasoning.as_mut().map(ReasoningParser::finish);
         let mut events = self.parts(parts.unwrap_or_default());
+        let rest = self.wrapper.as_mut().map(ReasoningParser::finish);
+        self.answer(rest.unwrap_or_default(), &mut events);
         let rest = self.tools.as_mut().map(ToolParser::finish);
         events.extend(rest.unwrap_or_default().into_iter().map(ChatEvent::from));
         events
@@ -80,14 +87,29 @@ impl ChatParser {
     fn parts(&mut self, parts: Vec<Part>) -> Vec<ChatEvent> {
         let mut events = Vec::new();
         for part in parts {
-            match (part, &mut self.tools) {
-                (Part::Reasoning(text), _) => events.push(ChatEvent::Reasoning(text)),
-                (Part::Content(text), None) => events.push(ChatEvent::Content(text)),
-                (Part::Content(text), Some(tools)) => {
-                    events.extend(tools.push(&text).into_iter().map(ChatEvent::from));
+            let text = match part {
+                Part::Content(text) => text,
+                Part::Reasoning(text) => {
+                    events.push(ChatEvent::Reasoning(text));
+                    continue;
                 }
-            }
+            };
+            let parts = match &mut self.wrapper {
+                Some(wrapper) => wrapper.push(&text),
+                None => vec![Part::Content(text)],
+            };
+            self.answer(parts, &mut events);
         }
         events
+    }
+
+    /// Takes the text of the answer, within its markers and behind them.
+    fn answer(&mut self, parts: Vec<Part>, events: &mut Vec<ChatEvent>) {
+        for Part::Reasoning(text) | Part::Content(text) in parts {
+            match &mut self.tools {
+                Some(tools) => events.extend(tools.push(&text).into_iter().map(ChatEvent::from)),
+                None => events.push(ChatEvent::Content(text)),
+            }
+        }
     }
 }

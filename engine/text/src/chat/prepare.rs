@@ -53,6 +53,7 @@ impl ChatRequest {
         let source = template.source();
         let is_harmony = harmony::is_shown_in(source);
         let thoughts = ReasoningFormat::of_template(source).filter(|_| !is_harmony);
+        let wrapper = ReasoningFormat::of_answers(source);
         if let (Some(format), Some(false)) = (thoughts, self.thinking())
             && format.is_open_in(&prompt.text())
         {
@@ -62,7 +63,7 @@ impl ChatRequest {
         let text = prompt.text();
         let control_token = |text: &str| {
             let id = tokenizer.id(text)?;
-            tokenizer.is_special(id).then_some(id)
+            tokenizer.is_control(id).then_some(id)
         };
         let (format, constraint) = match is_harmony {
             true => self.harmony(&control_token),
@@ -76,10 +77,12 @@ impl ChatRequest {
                 let thoughts = thoughts.filter(|_| self.start != AnswerStart::Continued);
                 let format = ChatFormat {
                     reasoning: thoughts.map(|format| ReasoningParser::new(format, &text)),
+                    wrapper: wrapper.map(|format| ReasoningParser::new(format, &text)),
                     tools: calls,
                     harmony: None,
                 };
-                let rules = self.rules(&format, thoughts, &text, &control_token);
+                let formats = [thoughts, wrapper];
+                let rules = self.rules(&format, formats, &text, &control_token);
                 (format, rules)
             }
         };
@@ -156,7 +159,7 @@ impl ChatRequest {
     fn rules(
         &self,
         format: &ChatFormat,
-        thoughts: Option<&ReasoningFormat>,
+        [thoughts, wrapper]: [Option<&'static ReasoningFormat>; 2],
         prompt: &str,
         control_token: &dyn Fn(&str) -> Option<u32>,
     ) -> Option<ToolCalls> {
@@ -174,23 +177,24 @@ impl ChatRequest {
                     parallel: *parallel,
                     thought,
                     answer: answer.as_deref(),
+                    wrapper,
                     control_token,
                 };
                 Some(format.grammar(tools, &syntax))
             }
             None => {
                 let limited = thought.filter(|thought| thought.countable().is_some());
-                limited.map(|thought| tools::thought_grammar(thought, control_token))
+                limited.map(|thought| tools::thought_grammar(thought, wrapper, control_token))
             }
         }
     }
 
     /// Returns the format of calls.
     fn tool_format(&self, source: &str, tokenizer: &Tokenizer) -> &'static ToolFormat {
-        match TemplateTraits::of(source).describes_tools {
+        let traits = TemplateTraits::of(source);
+        match traits.describes_tools {
             true => ToolFormat::of_model(source, |token| tokenizer.id(token).is_some()),
-            // The prompt asks for it.
-            false => &tools::GENERIC,
+            false => traits.described_format,
         }
     }
 
@@ -205,10 +209,9 @@ impl ChatRequest {
             AnswerStart::Continued => Some(mark_end(&mut messages)?),
             _ => None,
         };
-        let mut messages = history::messages(&messages, self.tools(), traits);
         let variables = self.template_variables();
         let is_prompted = self.start == AnswerStart::Prompted;
-        let render = |messages: &[Message]| {
+        let render = |messages: &[Message]| -> Result<RenderedPrompt, ChatTemplateError> {
             let policy = self.control_tokens;
             let rendered = template.render_prompt(
                 tokenizer,
@@ -224,24 +227,22 @@ impl ChatRequest {
             }
             Ok(rendered)
         };
-        let mut rendered = render(&messages);
-        // Some templates take a system message only in front of all others.
-        if matches!(rendered, Err(ChatTemplateError::Refused { .. }))
-            && history::have_later_system(&messages)
-        {
-            messages = history::with_system_first(messages);
-            rendered = render(&messages);
-        }
-        match rendered {
-            // Some templates take no system message.
-            Err(ChatTemplateError::Refused { .. })
-                if self.tools().is_some() && !traits.describes_tools =>
-            {
-                render(&history::without_system(messages))
+        let render_adapted = |traits: TemplateTraits| {
+            let mut messages = history::messages(&messages, self.tools(), traits);
+            let mut rendered = render(&messages);
+            for change in history::CHANGES {
+                if matches!(rendered, Err(ChatTemplateError::Refused { .. }))
+                    && change(&mut messages)
+                {
+                    rendered = render(&messages);
+                }
             }
+            rendered
+        };
+        match render_adapted(traits) {
             // Some templates join arguments to text.
             Err(ChatTemplateError::Failed { .. }) if history::have_calls(&messages) => {
-                render(&history::with_text_arguments(messages))
+                render_adapted(traits.with_joined_arguments())
             }
             rendered => rendered,
         }

@@ -62,6 +62,9 @@ const R1: &str = "{% for message in messages %}{% if message.tool_calls %}{% for
 /// Calls in braces and thoughts on a channel, as Gemma 4 has them.
 const GEMMA_4: &str = "{% for tool in tools or [] %}<|tool>{{ tool['function']['name'] }}<tool|>{% endfor %}{% for message in messages %}<|turn>{{ message.role }}\n{% for call in message.tool_calls or [] %}<|tool_call>call:{{ call['function']['name'] }}{{ '{' }}{% for key, value in call['function']['arguments'] | dictsort %}{{ key }}:<|\"|>{{ value }}<|\"|>{% endfor %}{{ '}' }}<tool_call|>{% endfor %}{{ message.content }}<turn|>\n{% endfor %}<|turn>model\n{% if not enable_thinking | default(false) %}<|channel>thought\n<channel|>{% endif %}";
 
+/// A text or a thought beside a call, but not both, as gpt-oss has it.
+const HARMONY: &str = "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}{% for message in messages %}{% if message.tool_calls %}{% if message.content and message.thinking %}{{ raise_exception('Cannot pass both') }}{% endif %}<analysis>{{ message.content or message.thinking }}</analysis>{{ message.tool_calls[0].function.name }}{% else %}{{ message.role + ': ' + message.content }}{% endif %}{% endfor %}";
+
 /// Returns a tokenizer of single characters with control tokens.
 fn tokenizer(template: &str) -> Tokenizer {
     let characters = (' '..='~').chain(['\n', '｜', '▁']);
@@ -297,6 +300,89 @@ fn system_messages_are_joined_where_templates_refuse_them() {
 }
 
 #[test]
+fn system_messages_begin_the_first_turn_where_templates_take_none() {
+    let messages = [Message::new("system", "a"), Message::new("user", "b")];
+    let prompt = prepared(GEMMA, ChatRequest::new(messages));
+    let expected = "<start_of_turn>user\na\n\nb<end_of_turn>\n";
+    assert!(prompt.text.starts_with(expected), "{}", prompt.text);
+}
+
+#[test]
+fn text_beside_a_call_and_a_thought_becomes_a_part_of_the_thought() {
+    let text = |template: &str, thought: &str| {
+        let mut messages = messages();
+        messages[1].content = "I look it up.".into();
+        let field = "reasoning_content".to_owned();
+        messages[1].extra.insert(field, thought.into());
+        prepared(template, with_tools(messages)).text
+    };
+    let both = text(HARMONY, "Hm.");
+    let thought = "<analysis>Hm.\n\nI look it up.</analysis>get_weather";
+    assert!(both.contains(thought), "{both}");
+    let alone = text(HARMONY, "");
+    assert!(alone.contains("<analysis>I look it up.<"), "{alone}");
+}
+
+#[test]
+fn calls_are_asked_for_in_the_format_in_which_the_template_writes_them() {
+    let prompt = prepared(R1, with_tools(messages()));
+    let example = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function_name<｜tool▁sep｜>{…}";
+    assert!(prompt.text.contains(example), "{}", prompt.text);
+    assert!(!prompt.text.contains("<tool_call>"), "{}", prompt.text);
+    let written = "get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}";
+    assert!(prompt.text.contains(written), "{}", prompt.text);
+    let answer = "Hm.</think>Yes.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Rome\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+    let (_, content, calls) = split(prompt, answer);
+    assert_eq!((&*content, calls.len()), ("Yes.", 1));
+    // A template whose format is not known gets the calls as text.
+    let other = "{% for message in messages %}{{ message.role }}:{{ message.content }}{% for call in message.tool_calls or [] %}#{{ call.function.name }}{% endfor %}\n{% endfor %}";
+    let prompt = prepared(other, with_tools(messages()));
+    assert!(!prompt.text.contains("#get_weather"), "{}", prompt.text);
+    assert_eq!(prompt.text.matches("<tool_call>").count(), 2);
+}
+
+#[test]
+fn markers_around_an_answer_are_no_part_of_it() {
+    let source = "{% for message in messages %}{{ message.role }}<response>{{ message.content }}</response>{% endfor %}assistant:<think></think>";
+    let with_thoughts = source.replace("<think></think>", "{# <think></think> #}");
+    for (template, thought) in [(source, ""), (with_thoughts.as_str(), "Hm.")] {
+        let start = match thought {
+            "" => String::new(),
+            thought => format!("<think>{thought}</think>\n"),
+        };
+        for request in [
+            ChatRequest::new([Message::new("user", "Hi")]),
+            with_tools(vec![Message::new("user", "Hi")]),
+        ] {
+            let prompt = prepared(template, request);
+            let answer = format!("{start}<response>\nYes <b>.\n</response>\n");
+            let (reasoning, content, _) = split(prompt.clone(), &answer);
+            assert_eq!((&*reasoning, &*content), (thought, "Yes <b>."));
+            // Cut off, and without markers.
+            let (_, content, _) = split(prompt.clone(), &format!("{start}<response>Yes </re"));
+            assert_eq!(content, "Yes </re");
+            let (_, content, _) = split(prompt, &format!("{start}Yes </response>"));
+            assert_eq!(content, "Yes </response>");
+        }
+    }
+}
+
+#[test]
+fn results_have_the_name_of_the_last_call_with_their_id() {
+    let named = |name: &str| {
+        let mut call = Message::new("assistant", "");
+        let calls = json!([{ "id": "c", "function": { "name": name, "arguments": "{}" } }]);
+        call.extra.insert("tool_calls".into(), calls);
+        let mut result = Message::new("tool", "1");
+        result.extra.insert("tool_call_id".into(), "c".into());
+        [call, result]
+    };
+    let names = "{% for message in messages %}{% if message.role == 'tool' %}{{ message.name }};{% else %}{{ message.tool_calls | length }}{% endif %}{% endfor %}{# tools #}";
+    let messages = [named("a"), named("b")].concat();
+    assert_eq!(prepared(names, ChatRequest::new(messages)).text, "1a;1b;");
+}
+
+#[test]
 fn conversations_without_tools_are_rendered_as_before() {
     for template in [CHATML, QWEN, GEMMA] {
         let tokenizer = tokenizer(template);
@@ -336,7 +422,7 @@ fn ids_and_arguments_have_the_form_that_templates_demand() {
     assert!(grammar.contains(&format!("<[{control}]>")), "{grammar}");
     let prompt = prepared(R1, ChatRequest::new(messages()));
     assert!(
-        prompt.text.contains("<｜tool▁sep｜>{\"city\":\"Paris\"}"),
+        prompt.text.contains("<｜tool▁sep｜>{\"city\": \"Paris\"}"),
         "{}",
         prompt.text
     );

@@ -28,12 +28,17 @@ const SPARE_MEMORY: usize = 256 << 20;
 /// The deepest nesting of a message's fields and of other variables.
 const MAX_DEPTH: usize = 130;
 
-/// How templates ask whether a message has no content.
-const TESTS_FOR_NONE: [&str; 3] = [
-    "['content'] is none",
-    "[\"content\"] is none",
-    ".content is none",
-];
+/// How templates name the content of a message.
+const CONTENT: [&str; 3] = ["['content']", "[\"content\"]", ".content"];
+
+/// How they ask whether it has one.
+const TESTS_FOR_NONE: [&str; 2] = [" is none", " is not none"];
+
+/// A text that is looked for in a prompt, to find out whether the template writes messages.
+const PROBE: &str = "ProbeOfContent";
+
+/// The steps that a rendering of the probe may take.
+const MAX_PROBE_STEPS: u64 = 100_000;
 
 /// A compiled chat template.
 #[derive(Debug)]
@@ -44,6 +49,8 @@ pub struct ChatTemplate {
     eos: String,
     /// Whether the template asks if a message has no content, as DeepSeek's do before they write its calls.
     tests_for_none: bool,
+    /// Whether the template writes a message only if its content is a list of parts, as Llama Guard's does.
+    takes_parts: bool,
 }
 
 impl ChatTemplate {
@@ -65,13 +72,41 @@ impl ChatTemplate {
     /// If the source is not valid Jinja, or is longer than a mebibyte.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, ChatTemplateError> {
         let program = Program::new(source).map_err(|fault| error(*fault))?;
-        Ok(Self {
+        let is_tested = |test: &str| {
+            let mut tests = CONTENT.iter().map(|field| format!("{field}{test}"));
+            tests.any(|test| source.contains(&test))
+        };
+        let mut template = Self {
             program,
             source: source.to_owned(),
             bos: bos.to_owned(),
             eos: eos.to_owned(),
-            tests_for_none: TESTS_FOR_NONE.iter().any(|test| source.contains(test)),
-        })
+            tests_for_none: TESTS_FOR_NONE.into_iter().any(is_tested),
+            takes_parts: false,
+        };
+        template.takes_parts = template.needs_parts();
+        Ok(template)
+    }
+
+    /// Returns whether the template writes the text of a message if its content is a list of parts, and not otherwise.
+    fn needs_parts(&self) -> bool {
+        self.source.contains("type") && !self.writes_probe(false) && self.writes_probe(true)
+    }
+
+    /// Returns whether the template writes the text of a message, which is a list of parts or not.
+    fn writes_probe(&self, takes_parts: bool) -> bool {
+        let messages = [Message::new("user", PROBE)];
+        let limits = Limits {
+            steps: MAX_PROBE_STEPS,
+            time: MAX_TIME,
+            value: SPARE_OUTPUT,
+            memory: SPARE_VALUE,
+            output: SPARE_OUTPUT,
+        };
+        let prompt = self.program.render(limits, |meter| {
+            self.variables(meter, &messages, takes_parts, true, &Default::default())
+        });
+        prompt.is_ok_and(|prompt| prompt.contains(PROBE))
     }
 
     /// Returns the template's source.
@@ -104,7 +139,13 @@ impl ChatTemplate {
             output,
         };
         let rendered = self.program.render(limits, |meter| {
-            self.variables(meter, messages, add_generation_prompt, extra)
+            self.variables(
+                meter,
+                messages,
+                self.takes_parts,
+                add_generation_prompt,
+                extra,
+            )
         });
         rendered.map_err(|fault| error(*fault))
     }
@@ -113,6 +154,7 @@ impl ChatTemplate {
         &self,
         meter: &Rc<Meter>,
         messages: &[Message],
+        takes_parts: bool,
         add_generation_prompt: bool,
         extra: &serde_json::Map<String, Json>,
     ) -> jinja::Result<Vec<(String, Value)>> {
@@ -131,6 +173,7 @@ impl ChatTemplate {
         let messages = messages.iter().map(|message| {
             let content = match self.tests_for_none && has_only_calls(message) {
                 true => Value::None,
+                false if takes_parts => parts(meter, &message.content)?,
                 false => Value::text(meter, &message.content)?,
             };
             let role = Value::text(meter, &message.role)?;
@@ -142,6 +185,14 @@ impl ChatTemplate {
         variables.push(("messages".to_owned(), jinja::list(meter, messages)?));
         Ok(variables)
     }
+}
+
+/// Returns a text as a list of one part.
+fn parts(meter: &Rc<Meter>, text: &str) -> jinja::Result<Value> {
+    let fields = [("type", "text"), ("text", text)];
+    let fields = fields.map(|(name, text)| Ok((name, Value::text(meter, text)?)));
+    let part = jinja::object(meter, fields.into_iter());
+    jinja::list(meter, std::iter::once(part))
 }
 
 /// Returns whether a message has calls and no text.

@@ -81,7 +81,7 @@ impl Vocabulary {
 
 /// Returns the bytes under which a token is in the trie.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
-    let bytes = match tokenizer.is_special(id) {
+    let bytes = match tokenizer.is_control(id) {
         true => {
             let name = tokenizer.token(id).unwrap_or_default();
             [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat()

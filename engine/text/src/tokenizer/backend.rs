@@ -64,6 +64,11 @@ pub(crate) trait Backend {
     /// Returns whether an id is left out when special tokens are skipped.
     fn is_special(&self, id: u32) -> bool;
 
+    /// Returns whether only a chat template writes an id.
+    fn is_control(&self, id: u32) -> bool {
+        self.is_special(id)
+    }
+
     /// Returns whether a space at the beginning of a decoded text is an artefact of encoding.
     fn strips_first_space(&self) -> bool;
 

@@ -215,6 +215,12 @@ impl Tokenizer {
         self.inner.backend.is_special(id)
     }
 
+    /// Returns whether only a chat template writes an id: control and unknown tokens, also those of gpt-oss that answers
+    /// show.
+    pub fn is_control(&self, id: u32) -> bool {
+        self.inner.backend.is_control(id)
+    }
+
     /// Returns the token that begins a text, if the checkpoint names one.
     pub fn bos(&self) -> Option<u32> {
         self.inner.properties.bos

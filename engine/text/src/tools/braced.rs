@@ -1,5 +1,5 @@
 //! Calls in braces whose keys have no quotes and whose texts stand between markers, as in Gemma 4's
-//! `call:name{city:<|"|>Paris<|"|>,days:3}`.
+//! `call:name{city:<|"|>Paris<|"|>,days:3}`, and with other markers in FunctionGemma's.
 
 use serde_json::Value;
 
@@ -28,6 +28,12 @@ pub(super) struct Marks {
 pub(super) const GEMMA: Marks = Marks {
     head: "call:",
     quote: "<|\"|>",
+};
+
+/// FunctionGemma's marks.
+pub(super) const FUNCTION_GEMMA: Marks = Marks {
+    head: "call:",
+    quote: "<escape>",
 };
 
 /// A parser of one call, which becomes JSON an argument at a time.

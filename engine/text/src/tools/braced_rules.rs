@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::braced::Marks;
 use super::call_rules::{check, check_count};
+use super::grammar::ANY_TEXT;
 use super::parameters::{other_than, parameters};
 use super::plain_text::listed_texts;
 use super::rules::Rules;
@@ -125,7 +126,7 @@ impl Rules<'_> {
     /// Returns any text between its marks.
     fn braced_text(&mut self, marks: &Marks) -> String {
         let open = self.literal(marks.quote);
-        let rest = self.until(marks.quote, None);
+        let rest = self.until(ANY_TEXT, marks.quote);
         format!("{open} {rest}")
     }
 

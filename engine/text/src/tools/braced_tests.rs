@@ -150,6 +150,7 @@ fn grammars_follow_nested_schemas_with_marks_as_tokens_or_text() {
                 limit: None,
             }),
             answer: None,
+            wrapper: None,
             control_token: &control_token,
         };
         let format = ToolFormat::named("gemma4").unwrap();

@@ -77,7 +77,7 @@ pub(super) fn call(
             let head = rules.literal(&format!("{name}{separator}"));
             return json_call(tool, rule, limit, (&head, ""));
         }
-        Syntax::Pythonic => (
+        Syntax::Pythonic(_) => (
             rules.pythonic(name, schema, limit),
             format!("{rule}: {}\n", free_pythonic(name)),
         ),
@@ -134,7 +134,7 @@ fn free_pythonic(name: &str) -> String {
 }
 
 /// Returns the texts around the parameters of a call with tags, around the keys and behind the values.
-fn tag_texts(tags: &Tags, name: &str) -> [String; 5] {
+pub(super) fn tag_texts(tags: &Tags, name: &str) -> [String; 5] {
     let line = "\n";
     // GLM's tags have no line breaks within.
     let (inner, after_name) = match tags.after_name {
@@ -297,7 +297,8 @@ fn python_value(parameter: &Parameter<'_>) -> String {
     match schema["type"].as_str() {
         // A string of JSON is one of Python, and follows all keywords.
         Some("string") if other_than(schema, &["type"]).is_none() => PYTHON_STRING.into(),
-        Some("boolean") => "(\"True\" | \"False\")".into(),
+        // OLMo writes them as JSON does.
+        Some("boolean") => "(\"True\" | \"False\" | \"true\" | \"false\")".into(),
         _ => format!("%json {schema}"),
     }
 }

@@ -18,6 +18,7 @@ fn rules(answers: &Answers, format: &str, tools: &Tools) -> ToolCalls {
         parallel: false,
         thought: None,
         answer: None,
+        wrapper: None,
         control_token: &control_token,
     };
     ToolFormat::named(format).unwrap().grammar(tools, &syntax)
@@ -110,6 +111,23 @@ fn the_rules_of_hostile_tools_are_bounded() {
             let call = call(format, "t", None);
             assert!(answers.accepts(&grammar, &call), "{format}, {name}");
         }
+    }
+}
+
+#[test]
+fn definitions_are_not_copied_without_bound() {
+    let answers = Answers::new();
+    let values = vec![json!({}); 100_000];
+    let long: Map<String, Value> = [("long".to_owned(), json!({"anyOf": values}))]
+        .into_iter()
+        .collect();
+    let texts = json!({"type": "string", "default": {"$ref": "#/$defs/long"}});
+    let tools = Tools::new([tool("t", properties(1000, &texts), long)]).unwrap();
+    for format in FORMATS {
+        let started = Instant::now();
+        rules(&answers, format, &tools);
+        let time = started.elapsed();
+        assert!(time < Duration::from_secs(2), "{format}: {time:?}");
     }
 }
 
@@ -389,7 +407,7 @@ fn limits_of_thoughts_are_never_too_large() {
             limit: Some(limit),
         };
         let grammar = answers
-            .compile(thought_grammar(thought, &|_| None))
+            .compile(thought_grammar(thought, None, &|_| None))
             .unwrap();
         let text = "a<b".repeat(5461);
         let fits = text.len() <= limit;

@@ -1,6 +1,7 @@
 //! How models write calls: one row a format.
 
 use super::braced::{self, BracedCall, Marks};
+use super::call_rules::tag_texts;
 use super::calls::Payload;
 use super::headed_json::{self, HeadedJson, NameOf};
 use super::json_calls::JsonCalls;
@@ -39,11 +40,13 @@ pub(super) enum Syntax {
     Headed {
         /// What stands between both.
         separator: &'static str,
+        /// What may stand before the arguments and is a control token in some vocabularies.
+        markers: &'static [&'static str],
         /// Finds the name in what stands before the arguments.
         name_of: NameOf,
     },
-    /// `[name(key=value)]`.
-    Pythonic,
+    /// `name(key=value)`: several in brackets, or one a line up to this text.
+    Pythonic(Option<&'static str>),
     /// An object whose keys have no quotes, behind the name.
     Braced(&'static Marks),
     /// Tags for each argument.
@@ -95,6 +98,25 @@ static FORMATS: &[ToolFormat] = &[
         syntax: Syntax::Tagged(&tagged::GLM),
         around: ["<tool_call>", "</tool_call>\n<tool_call>", "</tool_call>"],
     },
+    // DeepSeek V3 and R1.
+    ToolFormat {
+        name: "deepseek-r1",
+        spelled: &["tool['type'] + '<｜tool▁sep｜>'"],
+        begins: &["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"],
+        ends: &["```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"],
+        bare: false,
+        syntax: Syntax::Headed {
+            separator: "\n```json\n",
+            markers: &["<｜tool▁sep｜>"],
+            name_of: headed_json::deepseek,
+        },
+        around: [
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+            "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+            "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ],
+    },
+    // DeepSeek V3.1.
     ToolFormat {
         name: "deepseek",
         spelled: &["<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>"],
@@ -103,6 +125,7 @@ static FORMATS: &[ToolFormat] = &[
         bare: false,
         syntax: Syntax::Headed {
             separator: "<｜tool▁sep｜>",
+            markers: &["<｜tool▁sep｜>"],
             name_of: headed_json::deepseek,
         },
         around: [
@@ -122,12 +145,43 @@ static FORMATS: &[ToolFormat] = &[
         around: ["<|tool_call>", "<tool_call|><|tool_call>", "<tool_call|>"],
     },
     ToolFormat {
+        name: "functiongemma",
+        spelled: &["<start_function_call>"],
+        begins: &["<start_function_call>"],
+        ends: &["<end_function_call>", "<start_function_response>"],
+        bare: false,
+        syntax: Syntax::Braced(&braced::FUNCTION_GEMMA),
+        around: [
+            "<start_function_call>",
+            "<end_function_call><start_function_call>",
+            "<end_function_call>",
+        ],
+    },
+    ToolFormat {
+        name: "olmo3",
+        spelled: &["<function_calls>"],
+        begins: &["<function_calls>"],
+        ends: &["</function_calls>"],
+        bare: false,
+        syntax: Syntax::Pythonic(Some("</function_calls>")),
+        around: ["<function_calls>", "\n", "</function_calls>"],
+    },
+    ToolFormat {
+        name: "nemotron",
+        spelled: &["<TOOLCALL>"],
+        begins: &["<TOOLCALL>"],
+        ends: &["</TOOLCALL>"],
+        bare: false,
+        syntax: JSON,
+        around: ["<TOOLCALL>[", ", ", "]</TOOLCALL>"],
+    },
+    ToolFormat {
         name: "lfm2",
         spelled: &["<|tool_call_start|>", "<|tool_list_start|>"],
         begins: &["<|tool_call_start|>"],
         ends: &["<|tool_call_end|>"],
         bare: false,
-        syntax: Syntax::Pythonic,
+        syntax: Syntax::Pythonic(None),
         around: ["<|tool_call_start|>[", ", ", "]<|tool_call_end|>"],
     },
     ToolFormat {
@@ -138,6 +192,7 @@ static FORMATS: &[ToolFormat] = &[
         bare: false,
         syntax: Syntax::Headed {
             separator: "[ARGS]",
+            markers: &["[CALL_ID]", "[ARGS]"],
             name_of: headed_json::mistral,
         },
         around: ["[TOOL_CALLS]", "[TOOL_CALLS]", ""],
@@ -225,13 +280,15 @@ impl ToolFormat {
     /// Returns the format that a chat template shows, or else the first whose marker is a token of the
     /// vocabulary, or else [`GENERIC`].
     pub fn of_model(source: &str, is_token: impl Fn(&str) -> bool) -> &'static ToolFormat {
-        let shown = |format: &&ToolFormat| format.spelled.iter().any(|text| source.contains(text));
         let known = |format: &&ToolFormat| format.begins.iter().any(|marker| is_token(marker));
-        let found = FORMATS
-            .iter()
-            .find(shown)
-            .or_else(|| FORMATS.iter().rev().find(known));
+        let found = Self::shown_in(source).or_else(|| FORMATS.iter().rev().find(known));
         found.unwrap_or(&GENERIC)
+    }
+
+    /// Returns the format that a chat template shows.
+    pub(crate) fn shown_in(source: &str) -> Option<&'static ToolFormat> {
+        let shown = |format: &&ToolFormat| format.spelled.iter().any(|text| source.contains(text));
+        FORMATS.iter().find(shown)
     }
 
     /// Returns the format of this name.
@@ -244,12 +301,30 @@ impl ToolFormat {
     /// parser must see their text.
     pub fn markers(&self) -> impl Iterator<Item = &'static str> {
         let inner = match &self.syntax {
-            Syntax::Headed { separator, .. } => vec!["[CALL_ID]", *separator],
-            Syntax::Braced(marks) => vec![marks.quote],
-            _ => Vec::new(),
+            Syntax::Headed { markers, .. } => *markers,
+            Syntax::Braced(marks) => std::slice::from_ref(&marks.quote),
+            _ => &[],
         };
-        let markers = self.begins.iter().chain(self.ends).copied();
-        markers.chain(inner)
+        self.begins.iter().chain(self.ends).chain(inner).copied()
+    }
+
+    /// Returns a call as an example for the model, with an ellipsis for the arguments.
+    pub(crate) fn example(&self) -> String {
+        let call = match &self.syntax {
+            Syntax::Json { name, arguments } => {
+                format!("{{\"{name}\": \"…\", \"{arguments}\": {{…}}}}")
+            }
+            Syntax::Headed { separator, .. } => format!("function_name{separator}{{…}}"),
+            Syntax::Pythonic(_) => "function_name(parameter=…)".to_owned(),
+            Syntax::Braced(marks) => format!("{}function_name{{parameter:…}}", marks.head),
+            Syntax::Tagged(tags) => {
+                let [head, before_key, after_key, after_value, end] =
+                    tag_texts(tags, "function_name");
+                format!("{head}{before_key}parameter{after_key}…{after_value}{end}")
+            }
+        };
+        let [open, _, close] = self.around;
+        format!("{open}{call}{close}")
     }
 
     /// Returns a parser of what stands behind a marker, which is empty for a call without one.
@@ -258,7 +333,7 @@ impl ToolFormat {
             Syntax::Json { .. } => Box::new(JsonCalls::default()),
             Syntax::Headed { name_of, .. } => Box::new(HeadedJson::new(name_of)),
             Syntax::Braced(marks) => Box::new(BracedCall::new(marks)),
-            Syntax::Pythonic => Box::new(PythonicCalls::default()),
+            Syntax::Pythonic(end) => Box::new(PythonicCalls::new(end)),
             Syntax::Tagged(tags) => Box::new(TaggedCall::new(tags, marker)),
         }
     }

@@ -7,7 +7,10 @@ use super::format::{GENERIC, ToolFormat};
 use super::rules::Rules;
 use super::tool::{ToolChoice, Tools};
 use crate::grammar::ToolCalls;
-use crate::reasoning::split_marker;
+use crate::reasoning::{ReasoningFormat, split_marker};
+
+/// The terminal of any text.
+pub(super) const ANY_TEXT: &str = "ANY_TEXT";
 
 /// The most characters to which a thought can be limited: the parser of grammars has several states for each, and fails
 /// where it has 250000, which are some 25000 characters.
@@ -23,6 +26,8 @@ pub struct AnswerSyntax<'a> {
     pub thought: Option<Thought>,
     /// The rule of an answer without calls, if it has one.
     pub answer: Option<&'a str>,
+    /// The markers that an answer without calls may stand between.
+    pub wrapper: Option<&'static ReasoningFormat>,
     /// Returns the id of a text that is a control token.
     pub control_token: &'a dyn Fn(&str) -> Option<u32>,
 }
@@ -50,21 +55,17 @@ pub(crate) fn countable(limit: Option<usize>) -> Option<usize> {
     limit.filter(|limit| *limit <= MAX_THOUGHT)
 }
 
-/// Returns the grammar of any answer behind a thought of limited length.
-pub fn thought_grammar(thought: Thought, control_token: &dyn Fn(&str) -> Option<u32>) -> ToolCalls {
+/// Returns the grammar of any answer behind a thought of limited length. The answer may stand between the markers of
+/// `wrapper`.
+pub fn thought_grammar(
+    thought: Thought,
+    wrapper: Option<&'static ReasoningFormat>,
+    control_token: &dyn Fn(&str) -> Option<u32>,
+) -> ToolCalls {
     let mut rules = Rules::new(&GENERIC, control_token, "r");
-    // Without a thought, the answer does not begin like one.
-    let other = match thought.open {
-        Some(open) if control_token(split_marker(open).0).is_none() => {
-            let first = open.chars().next().unwrap_or('<');
-            format!(" | /[^\\s\\x{{{:x}}}](.|\\n)*/", u32::from(first))
-        }
-        Some(_) => " | ANY_TEXT".to_owned(),
-        None => String::new(),
-    };
-    let head = rules.required_thought(thought);
+    let start = rules.behind_thought(Some(thought), |rules, text| rules.wrapped(text, wrapper));
     ToolCalls {
-        rules: format!("start: {head} ANY_TEXT{other}\n{}", rules.text),
+        rules: format!("start: {start}\n{}", rules.text),
         calls: Vec::new(),
     }
 }
@@ -95,27 +96,31 @@ impl ToolFormat {
                 rules.literal(&close)
             )
         };
-        let thought = rules.thought(syntax.thought);
-        let start = match (syntax.choice, syntax.answer) {
-            (ToolChoice::Auto, Some(answer)) => {
+        let marker = self.begins.iter().find(|marker| open.starts_with(**marker));
+        let start = match (syntax.choice, syntax.answer, marker) {
+            (ToolChoice::Auto, Some(answer), _) => {
+                let thought = rules.thought(syntax.thought);
+                let answer = rules.wrapped(answer, syntax.wrapper);
                 format!("{thought} ({answer} | {})", rest(&rules, &open))
             }
-            (ToolChoice::Auto, None) => {
-                let marker = self.begins.iter().find(|marker| open.starts_with(**marker));
-                match marker {
-                    Some(marker) => {
-                        let head = rules.until(marker, None);
-                        let calls = rest(&rules, &open[marker.len()..]);
-                        let thought = rules.any_thought(syntax.thought);
-                        format!("{thought} (ANY_TEXT | {head} {calls})")
-                    }
-                    None => {
-                        let calls = rest(&rules, &open);
-                        format!("{thought} (/[^{{](.|\\n)*/ | {calls})?")
-                    }
-                }
+            (ToolChoice::Auto, None, Some(marker)) => {
+                let calls = rest(&rules, &open[marker.len()..]);
+                let calls = rules.add(&calls);
+                rules.behind_thought(syntax.thought, |rules, text| {
+                    let head = rules.until(text, marker);
+                    let text = rules.wrapped(text, syntax.wrapper);
+                    format!("({text} | {head} {calls})")
+                })
             }
-            _ => format!("{thought} {}", rest(&rules, &open)),
+            (ToolChoice::Auto, None, None) => {
+                let thought = rules.thought(syntax.thought);
+                let calls = rest(&rules, &open);
+                format!("{thought} (/[^{{](.|\\n)*/ | {calls})?")
+            }
+            _ => {
+                let thought = rules.thought(syntax.thought);
+                format!("{thought} {}", rest(&rules, &open))
+            }
         };
         ToolCalls {
             rules: format!("start: {start}\n{}", rules.text),
@@ -125,15 +130,24 @@ impl ToolFormat {
 }
 
 impl Rules<'_> {
-    /// Returns any text up to a marker, of at most `limit` characters, and the marker.
-    pub(super) fn until(&mut self, marker: &str, limit: Option<usize>) -> String {
-        let text = match limit {
-            Some(limit) => format!("/(.|\\n){{0,{limit}}}/"),
-            None => "ANY_TEXT".to_owned(),
-        };
+    /// Returns a text up to a marker, and the marker.
+    pub(super) fn until(&mut self, text: &str, marker: &str) -> String {
         match (self.control_token)(marker) {
             Some(id) => format!("{text} <[{id}]>"),
             None => self.add_with("[lazy]", &format!("{text} {}", Value::from(marker))),
+        }
+    }
+
+    /// Returns a text between the markers of an answer, or without them. Markers that are no control tokens are a part
+    /// of the text.
+    fn wrapped(&self, text: &str, wrapper: Option<&ReasoningFormat>) -> String {
+        let marker = |text: &str| {
+            let id = (self.control_token)(text);
+            id.map(|id| format!("(<[{id}]>)?")).unwrap_or_default()
+        };
+        match wrapper {
+            Some(format) => format!("{} {text} {}", marker(format.open), marker(format.close)),
+            None => text.to_owned(),
         }
     }
 
@@ -146,44 +160,69 @@ impl Rules<'_> {
         }
     }
 
-    fn required_thought(&mut self, thought: Thought) -> String {
-        let close = self.until(thought.close, thought.countable());
-        let open = match thought.open {
-            None => String::new(),
-            Some(open) => format!("/[ \\n]*/ {}", self.begin_thought(open)),
+    /// Returns an answer behind a thought, or without one if there need be none. `answer` makes it of any text that it
+    /// may be. Without a thought, that text does not begin like one: else what calls a tool within a thought, or a
+    /// thought that is too long, would be such a text.
+    fn behind_thought(
+        &mut self,
+        thought: Option<Thought>,
+        answer: impl Fn(&mut Rules<'_>, &str) -> String,
+    ) -> String {
+        let behind = answer(self, ANY_TEXT);
+        let Some(thought) = thought else {
+            return behind;
         };
-        format!("{open}{close} /[ \\n]*/")
+        let required = self.required_thought(thought);
+        match thought.open {
+            None => format!("{required} {behind}"),
+            Some(open) if (self.control_token)(split_marker(open).0).is_some() => {
+                format!("({required})? {behind}")
+            }
+            Some(open) => {
+                let without = answer(self, &other_texts(open));
+                format!("{required} {behind} | {without}")
+            }
+        }
+    }
+
+    fn required_thought(&mut self, thought: Thought) -> String {
+        let text = match thought.countable() {
+            Some(limit) => format!("/(.|\\n){{0,{limit}}}/"),
+            None => ANY_TEXT.to_owned(),
+        };
+        let close = self.until(&text, thought.close);
+        let open = thought.open.map(|open| self.begin_thought(open));
+        format!("{} {close} /[ \\n]*/", open.unwrap_or_default())
     }
 
     /// Returns the beginning of a thought: a control token and the text behind it, or text.
     fn begin_thought(&self, open: &str) -> String {
         let (marker, header) = split_marker(open);
-        let header = match header {
-            "" => String::new(),
-            header => format!("{} ", Value::from(header)),
-        };
-        match (self.control_token)(marker) {
-            Some(id) => format!("<[{id}]> {header}"),
-            None => format!("{} ", Value::from(open)),
+        match ((self.control_token)(marker), header) {
+            (Some(id), "") => format!("/[ \\n]*/ <[{id}]>"),
+            (Some(id), header) => format!("/[ \\n]*/ <[{id}]> {}", Value::from(header)),
+            // One terminal: of white space alone, other texts would be longer.
+            (None, _) => format!("/[ \\n]*{}/", escaped(open)),
         }
     }
+}
 
-    /// Returns the thought that precedes any text: nothing, where the text may contain it.
-    fn any_thought(&mut self, thought: Option<Thought>) -> String {
-        match thought {
-            Some(
-                thought @ Thought {
-                    open: Some(open),
-                    close,
-                    ..
-                },
-            ) if thought.countable().is_none()
-                && (self.control_token)(split_marker(open).0).is_none()
-                && (self.control_token)(close).is_none() =>
-            {
-                String::new()
-            }
-            thought => self.thought(thought),
-        }
-    }
+/// Returns the regular expression of a text.
+fn escaped(text: &str) -> String {
+    let codes = text.chars().map(|c| format!("\\x{{{:x}}}", u32::from(c)));
+    codes.collect()
+}
+
+/// Returns the regular expression of all texts that do not begin with another one behind white space.
+fn other_texts(start: &str) -> String {
+    let others = start.char_indices().map(|(at, character)| {
+        let before = escaped(&start[..at]);
+        let space = if at == 0 { "\\s" } else { "" };
+        format!(
+            "{before}[^{space}{}]",
+            escaped(character.encode_utf8(&mut [0; 4]))
+        )
+    });
+    let others: Vec<String> = others.collect();
+    format!("/\\s*(({})(.|\\n)*)?/", others.join("|"))
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::grammar::{Constraint, Grammar, GrammarCompiler, GrammarError, ToolCalls};
+use crate::reasoning::ReasoningFormat;
 use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
 
 pub(super) const CONTROL: [&str; 11] = [
@@ -99,6 +100,7 @@ impl Answers {
                 parallel,
                 thought,
                 answer: None,
+                wrapper: None,
                 control_token: &control_token,
             },
         )
@@ -144,7 +146,7 @@ impl Answers {
 }
 
 /// The formats with one call of each tool, and both.
-const TEXTS: [(&str, &str, &str, &str); 12] = [
+const TEXTS: [(&str, &str, &str, &str); 16] = [
     (
         "gemma4",
         "<|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>,days:3}<tool_call|>",
@@ -215,6 +217,30 @@ const TEXTS: [(&str, &str, &str, &str); 12] = [
         "deepseek",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Rome\", \"days\": 3}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "\u{0}",
+    ),
+    (
+        "deepseek-r1",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Rome\", \"days\": 3}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "\u{0}",
+    ),
+    (
+        "functiongemma",
+        "<start_function_call>call:get_weather{city:<escape>Rome<escape>,days:3}<end_function_call>",
+        "<start_function_call>call:now{}<end_function_call>",
+        "",
+    ),
+    (
+        "olmo3",
+        "<function_calls>get_weather(city=\"Rome\", days=3)</function_calls>",
+        "<function_calls>now()</function_calls>",
+        "\u{0}",
+    ),
+    (
+        "nemotron",
+        "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}]</TOOLCALL>",
+        "<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
         "\u{0}",
     ),
 ];
@@ -303,6 +329,7 @@ fn answers_that_are_no_calls_follow_their_rule() {
                 parallel: true,
                 thought: None,
                 answer: Some(&rule),
+                wrapper: None,
                 control_token: &control_token,
             },
         );
@@ -357,6 +384,73 @@ fn thoughts_precede_calls() {
 }
 
 #[test]
+fn markers_of_calls_within_a_thought_begin_no_call() {
+    let answers = Answers::new();
+    let (_, _, call, _) = TEXTS[1];
+    for limit in [None, Some(40)] {
+        let thought = Thought {
+            open: Some("<think>"),
+            close: "</think>",
+            limit,
+        };
+        let grammar = answers.grammar("hermes", ToolChoice::Auto, true, Some(thought));
+        let accepts = |text: &str| answers.accepts(&grammar, text);
+        let mention = "<think>\nNo <tool_call> is needed.</think>\n";
+        for right in [
+            "",
+            "<thin air>",
+            &format!("{mention}\nYes."),
+            &format!("{mention}\nYes.\n{call}"),
+            &format!("\n{mention}{call}"),
+            &format!("<b>Yes.</b>\n{call}"),
+            &format!("\n{call}"),
+        ] {
+            assert!(accepts(right), "{right}");
+        }
+        for wrong in [
+            mention.trim_end().trim_end_matches("</think>"),
+            &format!("{mention}<tool_call>x"),
+            "<tool_call>x",
+            "<b><tool_call>x",
+        ] {
+            assert!(!accepts(wrong), "{wrong}");
+        }
+        let long = format!("<think>{}</think>Yes.", "x".repeat(41));
+        assert_eq!(accepts(&long), limit.is_none());
+    }
+}
+
+#[test]
+fn answers_stand_between_their_markers() {
+    let markers = ["<|START_RESPONSE|>", "<|END_RESPONSE|>"];
+    let [open, close] = markers;
+    let wrapper = ReasoningFormat::of_answers(&markers.concat());
+    let control = [CONTROL[0], open, close];
+    let answers = Answers::with_control_tokens(&control);
+    let control_token = |text: &str| answers.control_token(text);
+    let (_, weather, _, _) = TEXTS[1];
+    for answer in [None, Some("\"Yes.\"")] {
+        let grammar = answers.grammar_of(
+            "hermes",
+            &AnswerSyntax {
+                choice: &ToolChoice::Auto,
+                parallel: true,
+                thought: None,
+                answer,
+                wrapper,
+                control_token: &control_token,
+            },
+        );
+        let between = format!("{open}Yes.{close}");
+        for right in ["Yes.", &between, weather] {
+            assert!(answers.accepts(&grammar, right), "{right}");
+        }
+        let twice = format!("{between}{between}");
+        assert!(!answers.accepts(&grammar, &twice), "{twice}");
+    }
+}
+
+#[test]
 fn thoughts_are_limited() {
     let answers = Answers::new();
     for (open, prefix) in [(None, ""), (Some("<think>"), "<think>")] {
@@ -365,7 +459,7 @@ fn thoughts_are_limited() {
             close: "</think>",
             limit: Some(8),
         };
-        let lark = thought_grammar(thought, &|_| None);
+        let lark = thought_grammar(thought, None, &|_| None);
         let grammar = answers
             .compiler
             .compile(&Constraint::ToolCalls(lark.clone()));

@@ -28,6 +28,9 @@ pub(super) fn other_than<'s>(schema: &'s Value, known: &[&str]) -> Option<&'s st
 /// The keywords that hold definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
+/// The most values in the schemas of a tool's parameters together: definitions are copied to each that refers to them.
+const MAX_VALUES: usize = 1 << 17;
+
 /// A parameter of a tool.
 pub(super) struct Parameter<'s> {
     pub key: &'s str,
@@ -43,23 +46,31 @@ pub(super) fn parameters(
     let required = schema["required"].as_array().into_iter().flatten();
     let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
+    let mut left = MAX_VALUES;
     properties.map(move |(key, value)| {
         Ok(Parameter {
             key,
-            schema: with_definitions(schema, value)?,
+            schema: with_definitions(schema, value, &mut left)?,
             is_required: required.contains(key.as_str()),
         })
     })
 }
 
-/// Returns a property's schema with the definitions that it refers to.
-fn with_definitions(root: &Value, property: &Value) -> Result<Value, GrammarError> {
+/// Returns a property's schema with the definitions that it refers to. They have at most `left` values.
+fn with_definitions(
+    root: &Value,
+    property: &Value,
+    left: &mut usize,
+) -> Result<Value, GrammarError> {
     let Value::Object(_) = property else {
         return Ok(json!({}));
     };
     let mut found = IndexSet::new();
     let mut open = vec![property];
     while let Some(value) = open.pop() {
+        *left = left.checked_sub(1).ok_or_else(|| GrammarError::TooLarge {
+            problem: format!("the schemas of its parameters have more than {MAX_VALUES} values"),
+        })?;
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(members) => {

@@ -14,7 +14,9 @@ pub struct ToolParser {
     format: &'static ToolFormat,
     calls: Calls,
     state: State,
-    /// White space, and what may become a marker.
+    /// The white space before what is held.
+    space: String,
+    /// What may become a marker.
     held: String,
     /// Whether the text so far is white space.
     at_start: bool,
@@ -41,6 +43,7 @@ impl ToolParser {
             format,
             calls: Calls::new(tools, if parallel { usize::MAX } else { 1 }),
             state: State::Content,
+            space: String::new(),
             held: String::new(),
             at_start: true,
         }
@@ -54,7 +57,7 @@ impl ToolParser {
 
     /// Ends the text and returns the rest.
     pub fn finish(&mut self) -> Vec<ToolEvent> {
-        let held = std::mem::take(&mut self.held);
+        let held = self.take_held();
         match std::mem::replace(&mut self.state, State::Content) {
             State::Content => self.calls.content(&held),
             State::Payload { text, .. } => self.calls.content(&text),
@@ -103,13 +106,17 @@ impl ToolParser {
     /// Looks for markers at the beginning of what is held, and passes on what is none.
     fn search(&mut self) {
         loop {
-            let body = self.held.trim_start();
-            let Some(first) = body.chars().next() else {
+            // White space is set apart, so that it is not read again with each character.
+            let body = self.held.trim_start().len();
+            let space = self.held.len() - body;
+            self.space.extend(self.held.drain(..space));
+            let Some(first) = self.held.chars().next() else {
                 return;
             };
+            let body = self.held.as_str();
             let is_after = matches!(self.state, State::After);
             if is_after && self.format.ends.contains(&body) {
-                self.held.clear();
+                self.take_held();
                 return;
             }
             if self.format.begins.contains(&body) {
@@ -131,19 +138,26 @@ impl ToolParser {
                 return;
             }
             // One character is content; what follows may be a marker.
-            let end = self.held.len() - body.len() + first.len_utf8();
-            let rest = self.held.split_off(end);
-            let text = std::mem::replace(&mut self.held, rest);
+            let rest = self.held.split_off(first.len_utf8());
+            let text = self.take_held();
+            self.held = rest;
             self.state = State::Content;
             self.content(&text);
         }
     }
 
+    /// Takes what is held, with the white space before it.
+    fn take_held(&mut self) -> String {
+        let mut text = std::mem::take(&mut self.space);
+        text.push_str(&std::mem::take(&mut self.held));
+        text
+    }
+
     /// Begins a payload behind the marker that is held, or with its first character.
     fn begin(&mut self, first: Option<char>) {
         self.state = State::Payload {
-            payload: self.format.payload(self.held.trim_start()),
-            text: std::mem::take(&mut self.held),
+            payload: self.format.payload(&self.held),
+            text: self.take_held(),
             count: self.calls.count,
         };
         self.at_start = false;

@@ -1,4 +1,4 @@
-//! Calls as Python writes them: `[name(city="Paris", days=3)]`.
+//! Calls as Python writes them: `[name(city="Paris", days=3)]`, or one a line without brackets.
 
 use super::calls::{Calls, Payload, Step};
 use super::json_calls::JsonCalls;
@@ -7,12 +7,14 @@ use super::python_value;
 /// The longest name of a tool or an argument in bytes.
 const MAX_NAME: usize = 256;
 
-/// A parser of calls in brackets, or of one call.
+/// A parser of calls in brackets, of calls up to an end, or of one call.
 #[derive(Debug, Default)]
 pub(super) struct PythonicCalls {
+    /// What ends calls without brackets; `None` if there is only one.
+    end: Option<&'static str>,
     expected: Expected,
     in_list: bool,
-    /// The name or the value that is being read.
+    /// The name, the value or the end that is being read.
     text: String,
     /// The name of the argument whose value is being read.
     key: String,
@@ -56,6 +58,14 @@ impl Payload for PythonicCalls {
 }
 
 impl PythonicCalls {
+    /// Creates a parser; `end` ends calls without brackets, of which there is only one without it.
+    pub fn new(end: Option<&'static str>) -> PythonicCalls {
+        PythonicCalls {
+            end,
+            ..PythonicCalls::default()
+        }
+    }
+
     fn name(&mut self, character: char, calls: &mut Calls) -> Step {
         let at_start = self.text.is_empty();
         match character {
@@ -149,23 +159,37 @@ impl PythonicCalls {
     fn end_call(&mut self, calls: &mut Calls) -> Step {
         calls.arguments(if self.has_arguments { "}" } else { "{}" });
         self.expected = Expected::CommaOrEnd;
-        match self.in_list {
+        self.text.clear();
+        match self.in_list || self.end.is_some() {
             true => Step::More,
             false => Step::Last,
         }
     }
 
     fn after_call(&mut self, character: char) -> Step {
-        match character {
-            ']' => return Step::Last,
-            ',' | ';' => {
-                self.text.clear();
-                self.expected = Expected::Name;
+        if self.text.is_empty() {
+            match character {
+                ']' if self.in_list => return Step::Last,
+                ',' | ';' => {
+                    self.expected = Expected::Name;
+                    return Step::More;
+                }
+                _ if character.is_whitespace() => return Step::More,
+                _ if self.in_list => return Step::Malformed,
+                _ if is_name(character) => {
+                    self.text.push(character);
+                    self.expected = Expected::Name;
+                    return Step::More;
+                }
+                _ => {}
             }
-            _ if character.is_whitespace() => {}
-            _ => return Step::Malformed,
         }
-        Step::More
+        self.text.push(character);
+        match self.end.unwrap_or_default().strip_prefix(&*self.text) {
+            Some("") => Step::Last,
+            Some(_) => Step::More,
+            None => Step::Malformed,
+        }
     }
 }
 

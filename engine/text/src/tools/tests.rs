@@ -10,37 +10,30 @@ use super::*;
 type Writer = fn(&[ToolCall]) -> String;
 
 /// The formats and how each writes calls.
-const FORMATS: [(&str, Writer); 14] = [
+const FORMATS: [(&str, Writer); 18] = [
     ("gemma4", super::braced_tests::written),
+    ("functiongemma", |calls| {
+        let text = super::braced_tests::written(calls);
+        let text = text.replace("<|tool_call>", "<start_function_call>");
+        let text = text.replace("<tool_call|>", "<end_function_call>");
+        text.replace("<|\"|>", "<escape>")
+    }),
     ("generic", hermes),
     ("hermes", hermes),
     ("qwen3-coder", qwen),
     ("glm", glm),
-    ("deepseek", |calls| {
-        let each = calls.iter().map(|call| {
-            format!(
-                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{}\n```json\n{}\n```<｜tool▁call▁end｜>",
-                call.name, call.arguments
-            )
-        });
-        let calls: Vec<String> = each.collect();
-        format!(
-            "<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>",
-            calls.join("\n")
-        )
-    }),
+    ("deepseek", deepseek),
+    ("deepseek-r1", deepseek),
     ("lfm2", |calls| {
-        let each = calls.iter().map(|call| {
-            let Value::Object(arguments) = serde_json::from_str(&call.arguments).unwrap() else {
-                panic!("{call:?} has no object");
-            };
-            let each = arguments
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"));
-            format!("{}({})", call.name, each.collect::<Vec<_>>().join(", "))
-        });
-        let calls: Vec<String> = each.collect();
-        format!("<|tool_call_start|>[{}]<|tool_call_end|>", calls.join(", "))
+        let calls = pythonic(calls).join(", ");
+        format!("<|tool_call_start|>[{calls}]<|tool_call_end|>")
+    }),
+    ("olmo3", |calls| {
+        let calls = pythonic(calls).join("\n");
+        format!("<function_calls>{calls}</function_calls>")
+    }),
+    ("nemotron", |calls| {
+        format!("<TOOLCALL>{}</TOOLCALL>", list(calls))
     }),
     ("mistral", |calls| {
         let each = calls
@@ -73,6 +66,33 @@ const FORMATS: [(&str, Writer); 14] = [
         each.collect()
     }),
 ];
+
+fn deepseek(calls: &[ToolCall]) -> String {
+    let each = calls.iter().map(|call| {
+        format!(
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{}\n```json\n{}\n```<｜tool▁call▁end｜>",
+            call.name, call.arguments
+        )
+    });
+    let calls: Vec<String> = each.collect();
+    format!(
+        "<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>",
+        calls.join("\n")
+    )
+}
+
+fn pythonic(calls: &[ToolCall]) -> Vec<String> {
+    let each = calls.iter().map(|call| {
+        let Value::Object(arguments) = serde_json::from_str(&call.arguments).unwrap() else {
+            panic!("{call:?} has no object");
+        };
+        let each = arguments
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
+        format!("{}({})", call.name, each.collect::<Vec<_>>().join(", "))
+    });
+    each.collect()
+}
 
 fn object(call: &ToolCall, arguments: &str) -> String {
     format!(
@@ -258,6 +278,8 @@ fn malformed_calls_stay_text() {
         ),
         ("mistral", "[TOOL_CALLS]unknown[ARGS]{}"),
         ("lfm2", "<|tool_call_start|>[unknown(a=1)]<|tool_call_end|>"),
+        ("olmo3", "<function_calls>\nunknown(a=1)\n</function_calls>"),
+        ("nemotron", "<TOOLCALL>[]</TOOLCALL>"),
         (
             "qwen3-coder",
             "<tool_call>\n<function=unknown>\n</function>\n</tool_call>",
@@ -352,6 +374,25 @@ fn variants_of_calls_are_found() {
             "lfm2",
             "<|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>Wait.",
             "Wait.",
+            &city,
+        ),
+        (
+            "olmo3",
+            "<function_calls>\nget_weather(city='Paris')\n</function_calls>\nWait.",
+            "\nWait.",
+            &city,
+        ),
+        (
+            "olmo3",
+            "<function_calls>[get_weather(city='Paris')]</function_calls>",
+            "",
+            &city,
+        ),
+        // Without an end.
+        (
+            "olmo3",
+            "<function_calls>get_weather(city=\"Paris\")</func",
+            "",
             &city,
         ),
         // Without the outer tag.
@@ -490,6 +531,14 @@ fn formats_are_recognised_by_templates() {
         ("'<|tool_call>call:' + name", "gemma4"),
         ("<|start_of_role|>available_tools<|end_of_role|>", "granite"),
         ("<|tool|>{{ message['tools'] }}<|/tool|>", "phi4"),
+        (
+            "'<｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'",
+            "deepseek-r1",
+        ),
+        ("tool['function']['name'] + '<｜tool▁sep｜>'", "deepseek"),
+        ("<start_function_call>call:", "functiongemma"),
+        ("within <function_calls></function_calls>", "olmo3"),
+        ("'<TOOLCALL>[' ", "nemotron"),
         ("{{ message.content }}", "generic"),
     ] {
         assert_eq!(
@@ -509,4 +558,30 @@ fn formats_are_recognised_by_templates() {
             "{marker}"
         );
     }
+}
+
+#[test]
+fn long_white_space_is_read_once() {
+    let space = " ".repeat(1 << 20);
+    let started = std::time::Instant::now();
+    for format in ["hermes", "llama3"] {
+        assert_eq!(parse(format, &space, &[1000]), (space.clone(), Vec::new()));
+    }
+    assert!(started.elapsed().as_secs() < 5);
+}
+
+#[test]
+fn examples_are_calls() {
+    for (format, _) in FORMATS {
+        let format = ToolFormat::named(format).unwrap();
+        let example = format.example();
+        let [open, _, close] = format.around;
+        assert!(
+            example.starts_with(open) && example.ends_with(close),
+            "{example}"
+        );
+    }
+    let qwen = ToolFormat::named("qwen3-coder").unwrap().example();
+    let expected = "<tool_call>\n<function=function_name>\n<parameter=parameter>\n…\n</parameter>\n</function>\n</tool_call>";
+    assert_eq!(qwen, expected);
 }

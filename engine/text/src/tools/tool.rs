@@ -399,6 +399,7 @@ mod tests {
             parallel: true,
             thought: None,
             answer: None,
+            wrapper: None,
             control_token: &control_token,
         };
         let format = ToolFormat::named("hermes").unwrap();

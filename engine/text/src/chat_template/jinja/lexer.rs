@@ -351,14 +351,15 @@ fn unescape(text: &str) -> String {
             Some('f') => Some('\u{c}'),
             Some('v') => Some('\u{b}'),
             Some('a') => Some('\u{7}'),
-            Some('0') => Some('\0'),
-            Some(c @ ('\\' | '\'' | '"' | '/')) => Some(c),
+            Some(c @ ('\\' | '\'' | '"')) => Some(c),
             _ => None,
         };
         if let Some(character) = simple {
             out.push(character);
             rest = characters.as_str();
-        } else if let Some((character, length)) = unescape_hex(after) {
+        } else if let Some((character, length)) =
+            unescape_octal(after).or_else(|| unescape_hex(after))
+        {
             out.push(character);
             rest = &after[length..];
         } else if let Some(after) = after.strip_prefix('\n') {
@@ -370,6 +371,14 @@ fn unescape(text: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Returns the character of one to three octal digits, and their number.
+fn unescape_octal(text: &str) -> Option<(char, usize)> {
+    let is_octal = |digit: &u8| (b'0'..=b'7').contains(digit);
+    let length = text.bytes().take(3).take_while(is_octal).count();
+    let code = u32::from_str_radix(&text[..length], 8).ok()?;
+    Some((char::from_u32(code)?, length))
 }
 
 /// Returns the character of `xHH`, `uHHHH` (or two that are surrogates) or `UHHHHHHHH`, and the length.

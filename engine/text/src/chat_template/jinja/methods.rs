@@ -109,7 +109,11 @@ fn string_method(
     let method: StringMethod = match name {
         "upper" => |meter, text, _| strings::upper(meter, text),
         "lower" => |meter, text, _| strings::lower(meter, text),
-        "title" => |meter, text, _| strings::title(meter, text),
+        "title" => {
+            |meter, text, _| strings::title(meter, text, |c| !c.is_lowercase() && !c.is_uppercase())
+        }
+        // Python's also replaces letters such as ß.
+        "casefold" => |meter, text, _| strings::lower(meter, text),
         "capitalize" => |meter, text, _| strings::capitalize(meter, text),
         "strip" => |meter, text, arguments| strip(meter, text, arguments, Ends::Both),
         "lstrip" => |meter, text, arguments| strip(meter, text, arguments, Ends::Start),
@@ -132,7 +136,8 @@ fn string_method(
         "count" => count,
         "find" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.find(b)),
         "rfind" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.rfind(b)),
-        "index" => index,
+        "index" => |meter, text, arguments| index(meter, text, arguments, |a, b| a.find(b)),
+        "rindex" => |meter, text, arguments| index(meter, text, arguments, |a, b| a.rfind(b)),
         "startswith" => {
             |meter, text, arguments| affix(meter, text, arguments, |a, b| a.starts_with(b))
         }
@@ -207,9 +212,13 @@ fn split(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Val
 }
 
 fn split_right(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
-    let separator = arguments.required_text("sep")?;
-    let count = limit(arguments, "maxsplit")?;
-    strings::split_right(meter, text, &separator.read(), count)
+    let separator = arguments.text("sep")?;
+    let separator = separator.as_ref().map(Text::read);
+    match (separator.as_deref(), limit(arguments, "maxsplit")?) {
+        (Some(separator), count) => strings::split_right(meter, text, separator, count),
+        (None, None) => strings::split(meter, text, None, None),
+        (None, Some(_)) => Err(Fault::failed("`rsplit` with a limit needs a separator")),
+    }
 }
 
 fn split_lines(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
@@ -234,7 +243,8 @@ fn join(meter: &Rc<Meter>, separator: &str, arguments: &mut Arguments) -> Result
 fn count(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
     let wanted = arguments.required_text("sub")?;
     meter.transform(text.len())?;
-    Ok(Value::int(text.matches(&*wanted.read()).count()))
+    let (_, part) = part(text, arguments)?;
+    Ok(Value::int(part.matches(&*wanted.read()).count()))
 }
 
 fn find(
@@ -245,15 +255,40 @@ fn find(
 ) -> Result<Value> {
     let wanted = arguments.required_text("sub")?;
     meter.transform(text.len())?;
+    let (before, part) = part(text, arguments)?;
     let wanted = wanted.read();
-    Ok(match search(text, &wanted) {
-        Some(at) => Value::int(text[..at].chars().count()),
+    Ok(match search(part, &wanted) {
+        Some(at) => Value::int(before + part[..at].chars().count()),
         None => Value::Int(-1),
     })
 }
 
-fn index(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
-    match find(meter, text, arguments, |a, b| a.find(b))? {
+/// Takes the numbers of the first character of a part and of the one behind it, which count from the end of the text if
+/// they are negative. Returns the number of characters before the part, and the part.
+fn part<'t>(text: &'t str, arguments: &mut Arguments) -> Result<(usize, &'t str)> {
+    let (start, end) = (arguments.int("start")?, arguments.int("end")?);
+    if start.is_none() && end.is_none() {
+        return Ok((0, text));
+    }
+    let count = text.chars().count();
+    let index = |at: i128| {
+        let from_end = if at < 0 { count as i128 } else { 0 };
+        usize::try_from(at.saturating_add(from_end).max(0)).unwrap_or(count)
+    };
+    let start = start.map_or(0, index).min(count);
+    let end = end.map_or(count, index);
+    let part = strings::first(text, end);
+    let before = strings::first(text, start);
+    Ok((start, part.strip_prefix(before).unwrap_or_default()))
+}
+
+fn index(
+    meter: &Rc<Meter>,
+    text: &str,
+    arguments: &mut Arguments,
+    search: fn(&str, &str) -> Option<usize>,
+) -> Result<Value> {
+    match find(meter, text, arguments, search)? {
         Value::Int(-1) => Err(Fault::failed("the string has no such part")),
         found => Ok(found),
     }
@@ -333,15 +368,5 @@ fn justify(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments, ends: Ends)
     let fill = arguments.text("fillchar")?;
     let fill = fill.as_ref().map(Text::read);
     let fill = fill.as_deref().unwrap_or(" ");
-    let missing = width.saturating_sub(text.chars().count());
-    let before = match ends {
-        Ends::Both => missing / 2,
-        Ends::Start => missing,
-        Ends::End => 0,
-    };
-    let mut out = Writer::new(meter)?;
-    out.repeat(fill, before)?;
-    out.push(text)?;
-    out.repeat(fill, missing - before)?;
-    Ok(Value::Text(out.finish()))
+    strings::justify(meter, text, width, fill, ends)
 }

@@ -180,15 +180,15 @@ pub fn capitalize(meter: &Rc<Meter>, text: &str) -> Result<Value> {
     Ok(Value::Text(out.finish()))
 }
 
-/// Puts the first character of each word in upper case and the others in lower case.
-pub fn title(meter: &Rc<Meter>, text: &str) -> Result<Value> {
+/// Puts the first character of each word in upper case and the others in lower case. `ends_word` is true for what stands
+/// between words.
+pub fn title(meter: &Rc<Meter>, text: &str, ends_word: fn(char) -> bool) -> Result<Value> {
     meter.transform(text.len())?;
     let mut out = Writer::new(meter)?;
     let mut begins = true;
     let mut word = String::new();
     for character in text.chars() {
-        let ends_word =
-            matches!(character, '-' | '(' | '{' | '[' | '<') || character.is_whitespace();
+        let ends_word = ends_word(character);
         if ends_word {
             word.push(character);
         } else if begins {
@@ -204,6 +204,35 @@ pub fn title(meter: &Rc<Meter>, text: &str) -> Result<Value> {
     }
     out.push(&word)?;
     Ok(Value::Text(out.finish()))
+}
+
+/// Adds white space, or the given text, at an end or at both until a text has so many characters.
+pub fn justify(
+    meter: &Rc<Meter>,
+    text: &str,
+    width: usize,
+    fill: &str,
+    ends: Ends,
+) -> Result<Value> {
+    meter.scan(text.len())?;
+    let missing = width.saturating_sub(text.chars().count());
+    let before = match ends {
+        // As Python does it.
+        Ends::Both => missing / 2 + (missing & width & 1),
+        Ends::Start => missing,
+        Ends::End => 0,
+    };
+    let mut out = Writer::new(meter)?;
+    out.repeat(fill, before)?;
+    out.push(text)?;
+    out.repeat(fill, missing - before)?;
+    Ok(Value::Text(out.finish()))
+}
+
+/// Returns the first characters of a text.
+pub fn first(text: &str, count: usize) -> &str {
+    let end = text.char_indices().nth(count);
+    end.map_or(text, |(at, _)| &text[..at])
 }
 
 /// How a text is indented.

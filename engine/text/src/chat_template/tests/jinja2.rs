@@ -97,3 +97,63 @@ fn strings_are_split_and_searched() {
     );
     assert!(render("{{ 'abc'.index('x') }}").is_err());
 }
+
+#[test]
+fn escapes_are_pythons() {
+    check(
+        r"{{ '\/' }}{{ '\101\60' }}{{ '\8' }}{{ '\x41\0!'|length }}{{ '\033[1m'|length }}",
+        "\\/A0\\834",
+    );
+}
+
+#[test]
+fn filters_take_arguments_by_their_place() {
+    check(
+        "{{ {'b': 1, 'A': 2}|dictsort(true) }}{{ {'b': 1, 'A': 2}|dictsort(false, 'value', true) }}",
+        "[('A', 2), ('b', 1)][('A', 2), ('b', 1)]",
+    );
+    check(
+        "{{ ['b', 'A', 'a']|sort(true, true) }}{{ ['a', 'A']|unique(true)|list }}{{ ['b', 'A']|min(true) }}",
+        "['b', 'a', 'A']['a', 'A']A",
+    );
+    check(
+        "{{ [{'n': 'b'}, {'n': 'a'}]|sort(false, false, 'n')|map(attribute='n')|join }}",
+        "ab",
+    );
+}
+
+#[test]
+fn parts_of_strings_are_searched() {
+    check(
+        "{{ 'abcabc'.find('a', 1) }} {{ 'abcabc'.find('c', 0, 2) }} {{ 'äbcabc'.rfind('a', -3) }} {{ 'abc'.find('', 3) }} {{ 'abab'.count('a', 1) }}",
+        "3 -1 3 3 1",
+    );
+    check(
+        "{{ 'abcab'.rindex('a') }} {{ 'a  b'.rsplit()|join('-') }} {{ 'aBc'.casefold() }}",
+        "3 a-b abc",
+    );
+}
+
+#[test]
+fn words_are_counted_cut_and_written_large() {
+    check(
+        "{{ 'get_weather o\'neil 3d'.title() }}|{{ 'get_weather now'|title }}",
+        "Get_Weather O'Neil 3D|Get_weather Now",
+    );
+    check(
+        "{{ 'a b_c, d-e!'|wordcount }}|{{ 'ab'|center(5) }}|",
+        "4|  ab |",
+    );
+    check(
+        "{{ 'foo bar baz qux'|truncate(9) }}|{{ 'foo bar baz qux'|truncate(9, true) }}|{{ 'foo bar baz qux'|truncate(11) }}|{{ 'foo bar baz qux'|truncate(11, false, '…', 0) }}",
+        "foo...|foo ba...|foo bar baz qux|foo bar…",
+    );
+}
+
+#[test]
+fn loops_run_over_tuples_without_parentheses() {
+    check(
+        "{% for x in 1, 2, 3 if x != 2 %}{{ x }}{% endfor %}{% for x in 'a', %}{{ x }}{% endfor %}",
+        "13a",
+    );
+}

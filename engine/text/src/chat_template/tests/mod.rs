@@ -269,6 +269,32 @@ fn message_with_calls_alone_has_no_content_where_the_template_asks() {
         &messages,
         "<sum>(Hi)()",
     );
+    let other = "{% for m in messages %}{% if m['content'] is not none %}({{ m.content }}){% endif %}{% endfor %}";
+    check(other, &messages, "(Hi)()");
     // Other templates join texts.
     check("{{ messages[0].content + '!' }}", &messages, "!");
+}
+
+/// As Llama Guard's templates do it.
+#[test]
+fn messages_are_lists_of_parts_where_the_template_writes_no_others() {
+    let selected = "{% for m in messages %}<{{ m.role }}>{% for part in m['content'] | selectattr('type', 'equalto', 'text') %}{{ part['text'] }}{% endfor %}{% endfor %}";
+    let looped = "{% for m in messages %}<{{ m.role }}>{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}";
+    let both = "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[0].type }}{% endif %}{% endfor %}";
+    for source in [selected, looped, both] {
+        check(
+            source,
+            &conversation(),
+            "<user>Hi<assistant> Hello! <user>Who?",
+        );
+    }
+    check("{{ messages[0].content }}{# type #}", &conversation(), "Hi");
+}
+
+#[test]
+fn templates_that_never_end_are_compiled() {
+    let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% set type = a %}{% endfor %}{% endfor %}";
+    let started = std::time::Instant::now();
+    ChatTemplate::new(endless, "", "").unwrap();
+    assert!(started.elapsed().as_secs() < 2);
 }

@@ -281,7 +281,7 @@ fn visible_message_tokens_of_harmony_stay_text() {
         .with("ggml.token_type", Meta::Ints(kinds));
     let tokenizer = Tokenizer::from_gguf(&header).unwrap();
     let [start, end] = ["<|start|>", "<|end|>"].map(|text| tokenizer.id(text).unwrap());
-    assert!(!tokenizer.is_special(start));
+    assert!(!tokenizer.is_special(start) && tokenizer.is_control(start));
     let source = "<|start|>{{ messages[0].content }}<|end|>";
     let tokens = prompt(
         &tokenizer,

@@ -50,8 +50,9 @@ impl Rewriter<'_> {
             out.insert("patternProperties".into(), Value::Object(patterns.clone()));
         }
         let mut is_closed = false;
-        if let Some((keyword, value)) = self.further_properties(scope)? {
-            let further = self.inner(scope, keyword, value)?;
+        let additional = schema.get("additionalProperties");
+        let additional = ("additionalProperties", additional);
+        if let Some(further) = self.further(scope, additional, "unevaluatedProperties")? {
             is_closed = triviality(&further) == Some(false);
             out.insert("additionalProperties".into(), further);
         }
@@ -112,45 +113,29 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Returns the keyword and the schema of properties that no other keyword names.
-    fn further_properties<'s>(
+    /// Rewrites the one of two keywords that applies to the rest of an object or array: `unevaluated…` means the same as
+    /// the other where no schema beside it evaluates anything. Each is rewritten once only, since both may be nested.
+    fn further(
         &mut self,
-        scope: &Scope<'s>,
-    ) -> Result<Option<(&'static str, &'s Value)>, GrammarError> {
-        let additional = scope.schema.get("additionalProperties");
-        self.further(
-            scope,
-            ("additionalProperties", additional),
-            "unevaluatedProperties",
-        )
-    }
-
-    /// Returns which of two keywords applies to the rest of an object or array: `unevaluated…` means the same as the
-    /// other where no schema beside it evaluates anything.
-    fn further<'s>(
-        &mut self,
-        scope: &Scope<'s>,
-        (keyword, value): (&'static str, Option<&'s Value>),
-        unevaluated: &'static str,
-    ) -> Result<Option<(&'static str, &'s Value)>, GrammarError> {
-        let own = value.map(|value| (keyword, value));
+        scope: &Scope<'_>,
+        (keyword, value): (&str, Option<&Value>),
+        unevaluated: &str,
+    ) -> Result<Option<Value>, GrammarError> {
         let rest = scope
             .schema
             .get(unevaluated)
             .filter(|_| self.draft >= Draft::V2019);
-        let Some(rest) = rest else {
-            return Ok(own);
-        };
-        let schema = self.inner(scope, unevaluated, rest)?;
-        if own.is_some() || triviality(&schema) == Some(true) {
-            return Ok(own);
+        let rest = rest.map(|rest| self.inner(scope, unevaluated, rest));
+        let rest = rest.transpose()?;
+        if let Some(value) = value {
+            return self.inner(scope, keyword, value).map(Some);
         }
-        match scope.applies_others() {
-            true => Err(scope.refuse(
+        match rest.filter(|rest| triviality(rest) != Some(true)) {
+            Some(_) if scope.applies_others() => Err(scope.refuse(
                 unevaluated,
                 "is not supported beside schemas that evaluate the same value",
             )),
-            false => Ok(Some((unevaluated, rest))),
+            rest => Ok(rest),
         }
     }
 
@@ -189,8 +174,7 @@ impl Rewriter<'_> {
             let schemas = self.list(scope, keyword, value)?;
             out.insert("prefixItems".into(), Value::Array(schemas));
         }
-        if let Some((keyword, value)) = self.further(scope, rest, "unevaluatedItems")? {
-            let schema = self.inner(scope, keyword, value)?;
+        if let Some(schema) = self.further(scope, rest, "unevaluatedItems")? {
             out.insert("items".into(), schema);
         }
         let least = scope.count("minItems", MAX_COUNT)?.unwrap_or(0).max(least);

@@ -55,6 +55,14 @@ fn hostile_schemas_are_bounded() {
         ("arrays", nested(200, &|inner| json!({"items": inner}))),
         ("too deep", nested(1000, &|inner| json!({"items": inner}))),
         (
+            "unevaluatedProperties",
+            nested(60, &|inner| json!({"unevaluatedProperties": inner})),
+        ),
+        (
+            "unevaluatedItems",
+            nested(60, &|inner| json!({"unevaluatedItems": inner})),
+        ),
+        (
             "anyOf",
             nested(16, &|inner| json!({"anyOf": [inner.clone(), inner]})),
         ),

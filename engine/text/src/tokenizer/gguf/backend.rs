@@ -1,5 +1,7 @@
 //! Encoding and decoding with a tokenizer from GGUF metadata.
 
+use std::collections::HashSet;
+
 use super::bpe::Bpe;
 use super::special_tokens::{Fragment, SpecialTokens};
 use super::spm::Spm;
@@ -24,6 +26,8 @@ pub enum Algorithm {
 pub struct GgufTokenizer {
     pub vocabulary: Vocabulary,
     pub special: SpecialTokens,
+    /// The ids of the tokens that only a chat template should write.
+    pub control: HashSet<u32>,
     pub algorithm: Algorithm,
     /// The token before a text that is encoded with special tokens.
     pub before: Option<u32>,
@@ -129,6 +133,10 @@ impl Backend for GgufTokenizer {
             self.vocabulary.kind(id),
             TokenKind::Control | TokenKind::Unknown
         )
+    }
+
+    fn is_control(&self, id: u32) -> bool {
+        self.control.contains(&id)
     }
 
     fn strips_first_space(&self) -> bool {

@@ -59,6 +59,7 @@ pub fn load(metadata: &dyn GgufMetadata) -> Result<LoadedTokenizer, TokenizerErr
         },
         vocabulary,
         special,
+        control,
         algorithm,
     };
     Ok(LoadedTokenizer {

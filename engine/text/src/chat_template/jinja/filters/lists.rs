@@ -88,8 +88,8 @@ struct Order {
 
 impl Order {
     fn take(arguments: &mut Arguments) -> Result<Self> {
-        let case_sensitive = arguments.named("case_sensitive");
-        let attributes = match arguments.named("attribute") {
+        let case_sensitive = arguments.flag("case_sensitive");
+        let attributes = match arguments.take("attribute") {
             Some(Value::Text(text)) => {
                 let text = text.read();
                 text.split(',').map(|part| part.trim().to_owned()).collect()
@@ -98,7 +98,7 @@ impl Order {
         };
         Ok(Self {
             attributes,
-            case_sensitive: case_sensitive.is_some_and(|value| value.is_true()),
+            case_sensitive,
         })
     }
 
@@ -189,8 +189,8 @@ fn sum(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Va
 }
 
 fn sorted(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Value> {
-    let order = Order::take(arguments)?;
     let is_reverse = arguments.flag("reverse");
+    let order = Order::take(arguments)?;
     let items = iterate(meter, value)?;
     let mut keyed = order.keyed(meter, items.items())?;
     sort(&mut keyed, &mut |a, b| {
@@ -213,8 +213,11 @@ fn collected(meter: &Rc<Meter>, items: impl Iterator<Item = Value>) -> Result<Va
 }
 
 fn sorted_pairs(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Value> {
-    let order = Order::take(arguments)?;
-    let by_value = match arguments.named("by") {
+    let order = Order {
+        attributes: Vec::new(),
+        case_sensitive: arguments.flag("case_sensitive"),
+    };
+    let by_value = match arguments.take("by") {
         Some(Value::Text(by)) => *by.read() == *"value",
         _ => false,
     };
@@ -280,12 +283,11 @@ fn unique(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result
 
 /// Groups items by an attribute: lists of two, which also have the names `grouper` and `list`.
 fn groups(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Value> {
-    let default = arguments.named("default");
-    let case_sensitive = arguments.named("case_sensitive");
     let path = arguments.required_text("attribute")?;
+    let default = arguments.take("default");
     let order = Order {
         attributes: Vec::new(),
-        case_sensitive: case_sensitive.is_some_and(|value| value.is_true()),
+        case_sensitive: arguments.flag("case_sensitive"),
     };
     let mut keyed = Vec::new();
     for item in iterate(meter, value)?.items() {

@@ -118,7 +118,7 @@ impl<'s> Parser<'s> {
         if !self.keyword("in") {
             return self.unexpected("`in`");
         }
-        let iterable = self.or()?;
+        let iterable = self.tuple(Self::or)?;
         let condition = match self.keyword("if") {
             true => Some(self.expression()?),
             false => None,
@@ -284,17 +284,23 @@ impl<'s> Parser<'s> {
 
     /// Parses `a` or `a, b`.
     fn expression_or_tuple(&mut self) -> Result<Expr> {
+        self.tuple(Self::expression)
+    }
+
+    /// Parses one item, or several with commas between.
+    fn tuple(&mut self, item: fn(&mut Self) -> Result<Expr>) -> Result<Expr> {
         let line = self.line();
-        let first = self.expression()?;
+        let first = item(self)?;
         if !self.is_symbol(",") {
             return Ok(first);
         }
         let mut items = vec![first];
         while self.symbol(",") {
-            if matches!(self.current(), Some(Token::BlockEnd | Token::EmitEnd)) {
+            let ends = matches!(self.current(), Some(Token::BlockEnd | Token::EmitEnd));
+            if ends || self.is_keyword("if") || self.is_keyword("recursive") {
                 break;
             }
-            items.push(self.expression()?);
+            items.push(item(self)?);
         }
         let kind = ExprKind::List(items);
         Ok(Expr { line, kind })
