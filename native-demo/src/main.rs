@@ -19,6 +19,7 @@ mod log;
 mod logprobs;
 mod open;
 mod output;
+mod progress;
 mod sampling;
 mod serve;
 mod settings;

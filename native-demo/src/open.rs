@@ -1,9 +1,9 @@
 //! Opening and loading the model that the settings name, with progress bars.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use wisp_engine::{
     Canceller, Error, LoadProgress, Model, ModelBuilder, OpenModel,
     device::{Device, DeviceInfo},
@@ -19,6 +19,7 @@ use crate::{
     destination::{self, Contents, Inputs},
     escape, interrupt,
     output::message,
+    progress::{Downloads, progress_bar},
     settings::Resolved,
 };
 
@@ -57,13 +58,13 @@ impl Resolved {
 
     /// Opens the model as [`Self::open`] does, with settings that have no flag.
     pub fn open_with(&self, set: impl FnOnce(ModelBuilder) -> ModelBuilder) -> Result<OpenModel> {
-        let download = progress_bar("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+        let downloads = Arc::new(Downloads::new());
         let weights = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
-        let bars = (download.clone(), weights);
+        let shown = downloads.clone();
         let canceller = Canceller::new();
         let builder = ModelBuilder::from_config(self.config.clone())
             .canceller(&canceller)
-            .on_progress(move |progress| show(&bars.0, &bars.1, &canceller, progress));
+            .on_progress(move |progress| show(&shown, &weights, &canceller, progress));
         let builder = match self.length_is_set {
             true => builder,
             false => builder.default_context_length(),
@@ -84,7 +85,7 @@ impl Resolved {
         }
         let opened = builder.open();
         interrupt::end();
-        download.finish_and_clear();
+        downloads.finish();
         self.check_destination(opened?)
     }
 
@@ -111,11 +112,10 @@ impl Resolved {
             let checkpoint = Checkpoint::open(path)?;
             return model_files::tokenizer(&checkpoint).with_context(|| self.name());
         }
-        let bar = progress_bar("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-        let (canceller, shown) = (Canceller::new(), bar.clone());
+        let (canceller, downloads) = (Canceller::new(), Downloads::new());
         let on_transfer: OnTransfer<'_> = &|transfer| {
             interrupt::begin(canceller.clone());
-            show_download(&shown, transfer.file, transfer.done, transfer.total);
+            downloads.show(transfer.file, transfer.done, transfer.total);
             match canceller.is_cancelled() {
                 true => std::ops::ControlFlow::Break(()),
                 false => std::ops::ControlFlow::Continue(()),
@@ -123,7 +123,7 @@ impl Resolved {
         };
         let opened = self.config.open_tokenizer(on_transfer);
         interrupt::end();
-        bar.finish_and_clear();
+        downloads.finish();
         Ok(opened?)
     }
 
@@ -169,7 +169,7 @@ pub fn tokenizer(text: &TextProcessor) -> Result<&Tokenizer> {
 
 /// Shows the progress of a download or of loading weights in its bar.
 fn show(
-    download: &ProgressBar,
+    downloads: &Downloads,
     weights: &ProgressBar,
     canceller: &Canceller,
     progress: LoadProgress,
@@ -178,7 +178,7 @@ fn show(
         LoadProgress::Download { file, done, total } => {
             // What has arrived stays, and the next download continues from it.
             interrupt::begin(canceller.clone());
-            show_download(download, &file, done, total);
+            downloads.show(&file, done, total);
         }
         LoadProgress::Weights { done, total } => {
             weights.set_length(total);
@@ -190,18 +190,6 @@ fn show(
         LoadProgress::Note { text } => message!("note: {}", escape::line(&text)),
         _ => {}
     }
-}
-
-fn show_download(bar: &ProgressBar, file: &str, done: u64, total: u64) {
-    bar.set_message(escape::line(file).into_owned());
-    bar.set_length(total);
-    bar.set_position(done);
-}
-
-/// Returns a progress bar, which is hidden without a terminal.
-pub fn progress_bar(template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
 
 /// Returns the cache of compiled programs and pipelines: in `WISP_CACHE_DIR` (empty for no cache), or in

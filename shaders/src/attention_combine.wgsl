@@ -25,13 +25,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     var lane_max = LOWEST;
     for (var chunk = lid; chunk < chunks; chunk += WG) {
         let of_chunk = parts[part_offset(t, chunk, head, vec4s) + vec4s].xy;
-        lane_max = max(lane_max, select(LOWEST, of_chunk.x, of_chunk.y > 0.0));
+        lane_max = max(lane_max, select(LOWEST, of_chunk.x, of_chunk.y != 0.0));
     }
     let row_max = workgroup_max(lane_max, lid);
     var lane_total = 0.0;
     for (var chunk = lid; chunk < chunks; chunk += WG) {
         let of_chunk = parts[part_offset(t, chunk, head, vec4s) + vec4s].xy;
-        let weight = select(0.0, exp(of_chunk.x - row_max), of_chunk.y > 0.0);
+        let weight = select(0.0, exp(of_chunk.x - row_max), of_chunk.y != 0.0);
         weights[chunk] = weight;
         lane_total += weight * of_chunk.y;
     }

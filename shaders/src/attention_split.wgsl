@@ -186,8 +186,8 @@ fn main(
             let elements = vec4(4u * out_vec4) + vec4(0u, 1u, 2u, 3u);
             parts[part + out_vec4] = select(vec4(0.0), sum, elements < vec4(p.value_dim));
             if out_vec4 == 0u {
-                // Of an empty chunk both are 0.
-                parts[part + value_vec4s] = vec4(select(0.0, partials[h], all > 0.0), all, 0.0, 0.0);
+                // Of an empty chunk both are 0. A comparison with `>` would drop NaN.
+                parts[part + value_vec4s] = vec4(select(0.0, partials[h], all != 0.0), all, 0.0, 0.0);
             }
         }
     }

@@ -127,6 +127,24 @@ pub enum RepoError {
         /// The limit in seconds.
         seconds: u64,
     },
+    /// Occurs when a transfer breaks after bytes have arrived, and cannot be continued for some minutes.
+    #[error(
+        "{repo}: the connection to {endpoint} broke, and {received} of {expected} bytes of {file} are kept: {problem}; try again to continue"
+    )]
+    Broken {
+        /// The repository's name, `org/name`.
+        repo: String,
+        /// The hub's address.
+        endpoint: String,
+        /// The file's path in the repository.
+        file: String,
+        /// The bytes on this machine.
+        received: u64,
+        /// The file's size in bytes.
+        expected: u64,
+        /// Why the last attempt failed.
+        problem: String,
+    },
     /// Occurs when a download repeatedly ends too early or is too long.
     #[error("{repo}: {file} should have {expected} bytes, but {received} were received{problem}")]
     WrongSize {
@@ -167,13 +185,19 @@ pub enum RepoError {
         /// Why the hash is not known.
         problem: String,
     },
-    /// Occurs in offline mode when the cache does not have the revision.
-    #[error("{repo} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
-    Offline {
+    /// Occurs when the cache lacks what is asked for, and the hub cannot be reached or must not be.
+    #[error("{repo}: {wanted} is not in the cache ({cache}), and {reason}{}", cached(.available))]
+    NotCached {
         /// The repository's name, `org/name`.
         repo: String,
+        /// What is missing, such as `the model`.
+        wanted: String,
         /// The folder of the cache.
         cache: String,
+        /// Why nothing is downloaded.
+        reason: String,
+        /// The repository's files with weights that are in the cache.
+        available: Vec<String>,
     },
     /// Occurs when an environment variable has a value that cannot be used.
     #[error("{variable}: {problem}")]
@@ -299,6 +323,14 @@ fn list(names: &[String]) -> String {
         _ => {}
     }
     shown.join(", ")
+}
+
+/// Returns what the cache has of a repository, as the end of a message.
+fn cached(files: &[String]) -> String {
+    match files {
+        [] => String::new(),
+        files => format!("; the cache has {}", list(files)),
+    }
 }
 
 fn when(seconds: &Option<u64>) -> String {

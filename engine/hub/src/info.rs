@@ -24,6 +24,8 @@ pub struct RepoInfo {
     pub commit: Option<String>,
     /// Whether the hub was not reached, so that only files of the cache are listed.
     pub from_cache: bool,
+    /// Why the hub was not reached, such as `HF_HUB_OFFLINE forbids downloads`; `None` if it was.
+    pub cache_reason: Option<String>,
     /// The files, sorted by path.
     pub files: Vec<RepoFile>,
     /// The element types of the safetensors files, as far as the hub knows them.

@@ -127,6 +127,19 @@ impl HuggingFaceRepo {
         self.weight_files().into_keys().collect()
     }
 
+    /// Returns the error that the repository lacks something. If only the cache is known, because the hub was not reached,
+    /// the error says instead that the cache lacks it. `wanted` names it in that message, such as `the model`.
+    pub fn lacks(&self, wanted: &str, error: RepoError) -> RepoError {
+        #[cfg(feature = "hub")]
+        if let (Source::Online(hub), Some(reason)) = (&self.source, &self.info.cache_reason) {
+            let available = self.weight_files().into_values().flatten();
+            return hub.not_cached(wanted, reason, available.collect());
+        }
+        // Only a hub's repository is in the cache.
+        let _ = wanted;
+        error
+    }
+
     /// Returns a file's path on this machine. A file of a hub is downloaded first if the cache does
     /// not have it, or in any case with `force`.
     ///
@@ -140,11 +153,12 @@ impl HuggingFaceRepo {
         on_transfer: OnTransfer<'_>,
     ) -> Result<PathBuf, RepoError> {
         let Some(known) = self.find(file) else {
-            return Err(RepoError::FileNotFound {
+            let error = RepoError::FileNotFound {
                 repo: self.repo_id.clone(),
                 file: file.into(),
                 available: self.weight_files().into_values().flatten().collect(),
-            });
+            };
+            return Err(self.lacks(&format!("the file {file:?}"), error));
         };
         match &self.source {
             Source::Folder(folder) => {

@@ -131,9 +131,10 @@ fn of_device(error: &DeviceError) -> Vec<Remedy> {
 fn of_repository(error: &RepoError) -> Vec<Remedy> {
     let after_seconds = match error {
         RepoError::RateLimited { after_seconds, .. } => *after_seconds,
-        RepoError::Stalled { .. } | RepoError::WrongSize { .. } | RepoError::Unreachable { .. } => {
-            None
-        }
+        RepoError::Stalled { .. }
+        | RepoError::WrongSize { .. }
+        | RepoError::Unreachable { .. }
+        | RepoError::Broken { .. } => None,
         _ => return Vec::new(),
     };
     vec![Remedy::TryAgain { after_seconds }]

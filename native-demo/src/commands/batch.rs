@@ -1,25 +1,25 @@
 //! `wisp batch`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::{
     destination::{self, Contents, Inputs},
-    serve::{BatchFiles, ModelArg, Models, run_batch},
+    serve::{BATCH_STDIN, BatchFiles, ModelArg, Models, run_batch},
     settings::{DEVICE, LIMITS, LORA, MODEL, SERVER, Settings},
 };
 
 /// Answer the requests of a file, in OpenAI's format of batches.
 ///
 /// Each line of IN is an object with custom_id, method (POST), url (/v1/chat/completions, /v1/completions,
-/// /v1/embeddings, /v1/rerank or /v1/score) and body. Each becomes one line of OUT, in the order in which they end. The
-/// same command goes on after an interruption: requests that have an answer in OUT or in the file of --errors are
-/// skipped.
+/// /v1/responses, /v1/embeddings, /v1/rerank or /v1/score) and body. Each becomes one line of OUT, in the order in which
+/// they end. The same command goes on after an interruption: requests that have an answer in OUT or in the file of
+/// --errors are skipped. The exit status is 1 if requests failed, in this run or before.
 #[derive(Args)]
 pub struct Batch {
-    /// The file of requests
+    /// The file of requests; - is standard input
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The file that the answers are appended to
@@ -28,6 +28,9 @@ pub struct Batch {
     /// A file for the answers to requests that failed, which are in OUT otherwise
     #[arg(long, value_name = "F")]
     errors: Option<PathBuf>,
+    /// Answer requests again that failed in earlier runs; the lines that say so are removed first
+    #[arg(long)]
+    retry_failed: bool,
     /// A model, as in wisp serve; may be given several times [default: the model inside the program]
     #[arg(long, short, value_name = "[NAME=]MODEL")]
     model: Vec<ModelArg>,
@@ -41,7 +44,12 @@ impl Batch {
             input: self.input,
             output: self.output,
             errors: self.errors,
+            retry_failed: self.retry_failed,
         };
+        let mut outputs = files.errors.iter().chain([&files.output]);
+        if outputs.any(|path| path == Path::new(BATCH_STDIN)) {
+            bail!("answers are appended to a file, so that they cannot go to -: name a file");
+        }
         let inputs = Inputs::none().with(Some(&files.input));
         destination::check(&files.output, Contents::Answers, &inputs)?;
         if let Some(errors) = &files.errors {

@@ -21,8 +21,9 @@ use crate::{
     escape,
     flags::with_flags,
     interrupt,
-    open::{files, progress_bar},
+    open::files,
     output::{message, print_json, print_line},
+    progress::progress_bar,
     settings::{MODEL, Settings},
 };
 
@@ -134,5 +135,5 @@ fn print_report(report: &ConvertReport) -> Result<()> {
         row(kind, stats);
     }
     row("all", &report.total);
-    print_line!("{table}")
+    print_line!("{}", table.trim_fmt())
 }

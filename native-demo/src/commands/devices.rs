@@ -80,7 +80,7 @@ impl Devices {
                 features.join(", "),
             ]);
         }
-        print_line!("{table}")?;
+        print_line!("{}", table.trim_fmt())?;
         let is_chosen = |info: &device::DeviceInfo| !info.software && info.api != device::Api::Cuda;
         match devices.iter().find(|(_, info)| is_chosen(info)) {
             Some((spec, info)) => message!("auto is {spec}: {}", info.name),

@@ -320,7 +320,7 @@ fn print_report(
     if let Ok(kernels) = kernels {
         table.add_row(["kernels", &escape::line(&kernels.text())]);
     }
-    print_line!("{table}")
+    print_line!("{}", table.trim_fmt())
 }
 
 /// Returns names and values of the table's rows about the model.

@@ -16,8 +16,9 @@ use wisp_engine::{
 use crate::{
     destination::{self, Contents, Inputs},
     interrupt,
-    open::{self, cache, check_cache, progress_bar},
+    open::{self, cache, check_cache},
     output::{message, print, print_json},
+    progress::progress_bar,
     settings::{DEVICE, LIMITS, MODEL, Settings},
     values::whole,
 };

@@ -54,8 +54,17 @@ impl Fields {
     ///
     /// If the bytes are no object of JSON.
     pub fn parse(bytes: &[u8]) -> Result<Fields, ApiError> {
+        Fields::parse_named("the body", bytes)
+    }
+
+    /// Parses an object that messages call by a name.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no object of JSON.
+    pub fn parse_named(name: &str, bytes: &[u8]) -> Result<Fields, ApiError> {
         let values = serde_json::from_slice(bytes)
-            .map_err(|error| ApiError::invalid(format!("the body is no JSON object: {error}")))?;
+            .map_err(|error| ApiError::invalid(format!("{name} is no JSON object: {error}")))?;
         Ok(Fields {
             values,
             #[cfg(test)]

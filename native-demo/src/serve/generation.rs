@@ -88,6 +88,8 @@ pub struct Texts {
 
 #[derive(Debug)]
 struct Text {
+    /// The tokens of its prompt.
+    prompt_tokens: usize,
     events: Events,
     /// An event that was received, but not returned yet.
     early: Option<Result<Event, Error>>,
@@ -144,11 +146,13 @@ impl Texts {
         params.facts.set_prompt(&served.id, prompt_tokens);
         let mut texts = Vec::with_capacity(prompts.len() * params.choices);
         for prompt in prompts {
+            let tokens = prompt.tokens().len();
             for choice in 0..params.choices {
                 let mut options = params.options_of(choice);
                 options.adapter.clone_from(&served.adapter);
                 let request = prompt.request(&served.model);
-                texts.push(Text::new(server, served, request.options(options).events()));
+                let events = request.options(options).events();
+                texts.push(Text::new(server, served, tokens, events));
             }
         }
         Ok(Texts {
@@ -185,6 +189,11 @@ impl Texts {
                 Ok(())
             }
         }
+    }
+
+    /// Takes note of the error that ends a stream.
+    pub fn fail(&self, error: &ApiError) {
+        self.facts.lock().error = Some(error.clone());
     }
 
     /// Returns the number of texts.
@@ -259,9 +268,15 @@ impl Drop for Texts {
 }
 
 impl Text {
-    fn new(server: &Arc<Server>, served: &Arc<ServedModel>, events: Events) -> Text {
+    fn new(
+        server: &Arc<Server>,
+        served: &Arc<ServedModel>,
+        prompt_tokens: usize,
+        events: Events,
+    ) -> Text {
         server.metrics.begin_text(served);
         Text {
+            prompt_tokens,
             events,
             early: None,
             tokens: 0,
@@ -302,6 +317,7 @@ impl Drop for Text {
     fn drop(&mut self) {
         self.server.metrics.end_text(&TextRecord {
             served: &self.served,
+            prompt_tokens: self.prompt_tokens,
             tokens: self.tokens,
             timings: self.events.timings(),
             elapsed: self.started.elapsed(),

@@ -26,6 +26,11 @@ impl Health {
         }
     }
 
+    /// Returns whether the device was lost.
+    pub fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
     /// Checks that the model answers requests.
     ///
     /// # Errors
@@ -56,10 +61,11 @@ mod tests {
         let health = Health::default();
         health.note(&Error::EmptyPrompt);
         health.note(&Error::NonFinite { request: 1 });
-        assert!(health.check("a").is_ok());
+        assert!(health.check("a").is_ok() && !health.is_lost());
         let (device, message) = ("a GPU".to_string(), "unplugged".to_string());
         health.note(&Error::DeviceLost { device, message });
         health.note(&Error::WorkerEnded);
+        assert!(health.is_lost());
         let error = health.check("a").unwrap_err();
         assert_eq!(error.body()["error"]["code"], "model_lost");
         assert_eq!(error.into_response().status(), 503);

@@ -53,6 +53,9 @@ const BLOCKING_THREADS: usize = 8;
 /// The time between two looks at whether a signal arrived, or whether the last request has ended.
 const TICK: Duration = Duration::from_millis(20);
 
+/// The time from the loss of the last model to the end of the server, in which load balancers see what is wrong.
+const LOST_TIME: Duration = Duration::from_secs(10);
+
 /// The time that connections have to close after the last request.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -60,7 +63,8 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// If it cannot listen, a model cannot be loaded, or requests did not end in time after the signal.
+/// If it cannot listen, a model cannot be loaded, the devices of all models were lost, or requests did not end in time
+/// after the signal.
 pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<()> {
     options.check()?;
     memory::keep_small();
@@ -77,11 +81,9 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
     message!("serving at {address}; Ctrl-C ends the server");
     let canceller = Canceller::new();
     interrupt::begin_server(canceller.clone());
-    let unfinished = runtime.block_on(async {
-        while !canceller.is_cancelled() {
-            sleep(TICK).await;
-        }
-        drain(&server).await
+    let (has_lost_all, unfinished) = runtime.block_on(async {
+        let has_lost_all = wait_for_end(&server, &canceller).await;
+        (has_lost_all, drain(&server).await)
     });
     // The last bytes of answers are still on their way; what runs after that time is dropped, which cancels it.
     runtime.block_on(async {
@@ -98,6 +100,9 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
     }
     interrupt::end();
     match unfinished {
+        _ if has_lost_all => {
+            bail!("the devices of all models were lost, for which the log has the reasons")
+        }
         0 => {
             interrupt::handled();
             Ok(())
@@ -122,6 +127,21 @@ pub fn runtime() -> Result<Runtime> {
         .thread_name("server")
         .build()
         .context("cannot start the server's threads")
+}
+
+/// Waits for a signal, or for the time when all models have been lost for [`LOST_TIME`], and returns whether they are.
+async fn wait_for_end(server: &Server, canceller: &Canceller) -> bool {
+    let mut lost = None;
+    while !canceller.is_cancelled() {
+        if server.has_lost_all() {
+            let since: Instant = *lost.get_or_insert_with(Instant::now);
+            if since.elapsed() >= LOST_TIME {
+                return true;
+            }
+        }
+        sleep(TICK).await;
+    }
+    false
 }
 
 /// Refuses new requests and waits for the running ones. Returns the number of those that did not end in time.

@@ -43,6 +43,9 @@ pub struct Metrics {
     preemptions: Family<Labels, Counter>,
     prompt_tokens: Family<Labels, Counter>,
     generated_tokens: Family<Labels, Counter>,
+    queue_seconds: Family<Labels, Histogram>,
+    prompt_length: Family<Labels, Histogram>,
+    output_length: Family<Labels, Histogram>,
     first_token_seconds: Family<Labels, Histogram>,
     token_seconds: Family<Labels, Histogram>,
     /// The same under vLLM's names.
@@ -57,6 +60,11 @@ fn seconds() -> Histogram {
 /// Seconds of a token: from 0.1 milliseconds to three seconds.
 fn token_seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 16))
+}
+
+/// Tokens of a text: from one to half a million.
+fn lengths() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 20))
 }
 
 impl Metrics {
@@ -74,6 +82,9 @@ impl Metrics {
             preemptions: Family::default(),
             prompt_tokens: Family::default(),
             generated_tokens: Family::default(),
+            queue_seconds: histograms(seconds),
+            prompt_length: histograms(lengths),
+            output_length: histograms(lengths),
             first_token_seconds: histograms(seconds),
             token_seconds: histograms(token_seconds),
             vllm: with_vllm.then(VllmMetrics::new),
@@ -93,6 +104,9 @@ impl Metrics {
         to.register("preemptions", "How often a text gave up its pages of the KV cache and later started over", self.preemptions.clone());
         to.register("prompt_tokens", "Tokens of prompts and of texts to embed", self.prompt_tokens.clone());
         to.register("generated_tokens", "Generated tokens", self.generated_tokens.clone());
+        to.register("time_in_queue_seconds", "Time from the start of a text to the first step that computes something of it", self.queue_seconds.clone());
+        to.register("prompt_length_tokens", "Tokens of the prompt of a text", self.prompt_length.clone());
+        to.register("output_length_tokens", "Generated tokens of a text", self.output_length.clone());
         to.register("time_to_first_token_seconds", "Time from the start of a text to its first token, in the queue included", self.first_token_seconds.clone());
         to.register("time_per_output_token_seconds", "Mean time of the tokens of a text after the first", self.token_seconds.clone());
         self
@@ -138,6 +152,14 @@ impl Metrics {
         self.generated_tokens
             .get_or_create(&labels)
             .inc_by(text.tokens as u64);
+        let prompt_length = self.prompt_length.get_or_create(&labels);
+        prompt_length.observe(text.prompt_tokens as f64);
+        let output_length = self.output_length.get_or_create(&labels);
+        output_length.observe(text.tokens as f64);
+        if let Some(queued) = timings.queued {
+            let histogram = self.queue_seconds.get_or_create(&labels);
+            histogram.observe(queued.as_secs_f64());
+        }
         if let Some(first) = timings.first_token {
             let histogram = self.first_token_seconds.get_or_create(&labels);
             histogram.observe(first.as_secs_f64());

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use super::error::ApiError;
+
 /// The facts about a request, which the parts of its answer share.
 #[derive(Clone, Debug, Default)]
 pub struct RequestFacts(Arc<Mutex<Facts>>);
@@ -22,6 +24,8 @@ pub struct Facts {
     pub queued: Option<Duration>,
     /// From the arrival of its first text at the model to the text's first token.
     pub first_token: Option<Duration>,
+    /// The error that is the answer, or that ends a stream whose status has been sent.
+    pub error: Option<ApiError>,
 }
 
 impl RequestFacts {

@@ -11,19 +11,20 @@ use std::{
 use axum::{
     body::{Body, Bytes, HttpBody},
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue},
+    http::{HeaderMap, HeaderName, HeaderValue, Method},
     middleware::Next,
     response::Response,
 };
 use http_body::{Frame, SizeHint};
 use tracing::{Instrument, Span};
 
-#[cfg(feature = "otel")]
-use super::{request_facts::Facts, telemetry::EndedRequest};
 use super::{
+    error::ApiError,
     request_facts::RequestFacts,
     state::{ActiveRequest, Server},
 };
+#[cfg(feature = "otel")]
+use super::{request_facts::Facts, telemetry::EndedRequest};
 
 /// The header of a request's id, in requests and in answers.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,8 +32,11 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a client.
 const MAX_ID: usize = 64;
 
-/// The status in metrics and the log of a request whose client went away before the answer began.
+/// The status in metrics, the log and traces of a request whose client went away before the end of the answer.
 const CLIENT_CLOSED: u16 = 499;
+
+/// The endpoints that others ask every few seconds. Of those requests the log has only failures, and traces none else.
+const PROBES: &[&str] = &["/health", "/metrics"];
 
 /// The id of a request: the client's own, or a random one.
 #[derive(Clone, Debug, Default)]
@@ -81,8 +85,14 @@ pub async fn record(
     };
     request.extensions_mut().insert(id.clone());
     request.extensions_mut().insert(record.facts.clone());
+    let is_head = request.method() == Method::HEAD;
     let mut response = next.run(request).instrument(record.span.clone()).await;
     record.status = response.status().as_u16();
+    // Nobody reads a body that is empty, or becomes so.
+    record.is_complete = is_head || response.body().is_end_stream();
+    if let Some(error) = response.extensions().get::<ApiError>() {
+        record.facts.lock().error = Some(error.clone());
+    }
     if let Ok(id) = HeaderValue::try_from(id.0) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
@@ -93,6 +103,7 @@ pub async fn record(
 struct Record {
     start: Instant,
     endpoint: String,
+    /// The status that the client was sent.
     status: u16,
     /// Whether the client received the whole answer.
     is_complete: bool,
@@ -107,10 +118,19 @@ struct Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let elapsed = self.start.elapsed();
-        let (endpoint, status, is_complete) = (&*self.endpoint, self.status, self.is_complete);
+        let (endpoint, is_complete) = (&*self.endpoint, self.is_complete);
+        let facts = self.facts.lock();
+        let status = match &facts.error {
+            Some(error) => error.status().as_u16(),
+            None if is_complete => self.status,
+            None => CLIENT_CLOSED,
+        };
         self.server.metrics.count_request(endpoint, status, elapsed);
         let seconds = elapsed.as_secs_f64();
-        let facts = self.facts.lock();
+        if PROBES.contains(&endpoint) && status < 400 {
+            tracing::debug!(parent: &self.span, endpoint, status, is_complete, seconds, "answered");
+            return;
+        }
         #[cfg(feature = "otel")]
         self.trace.send(&self.server, endpoint, status, &facts);
         let Some(model) = &facts.model else {
@@ -131,7 +151,7 @@ impl Drop for Record {
 #[cfg(feature = "otel")]
 struct Trace {
     id: RequestId,
-    method: axum::http::Method,
+    method: Method,
     start: std::time::SystemTime,
     /// The trace that the client began.
     parent: opentelemetry::Context,
@@ -199,7 +219,36 @@ impl HttpBody for RecordedBody {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::options::Options, *};
+
+    #[test]
+    fn failed_and_abandoned_answers_are_not_counted_as_answered() {
+        let server = Arc::new(Server::new(Options::default()));
+        let failure = ApiError::unavailable("the device was lost");
+        for (error, is_complete, status) in [
+            (None, true, 200),
+            (None, false, 499),
+            (Some(failure), true, 503),
+        ] {
+            let facts = RequestFacts::default();
+            facts.lock().error = error;
+            drop(Record {
+                start: Instant::now(),
+                endpoint: "/a".into(),
+                status: 200,
+                is_complete,
+                span: Span::none(),
+                facts,
+                #[cfg(feature = "otel")]
+                trace: Trace::new(&server, &RequestId::default(), &Request::default()),
+                _active: server.begin(),
+                server: server.clone(),
+            });
+            let row = format!("wisp_requests_total{{endpoint=\"/a\",status=\"{status}\"}} 1");
+            let metrics = server.metrics.text(None);
+            assert!(metrics.contains(&row), "{row}: {metrics}");
+        }
+    }
 
     #[test]
     fn ids_of_clients_are_kept_if_they_are_plain() {

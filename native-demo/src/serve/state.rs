@@ -89,6 +89,14 @@ impl Server {
         self.models.get()
     }
 
+    /// Returns whether the devices of all models were lost.
+    pub fn has_lost_all(&self) -> bool {
+        self.loaded_models().is_some_and(|models| {
+            let all = models.all();
+            all.iter().all(|served| served.health.is_lost())
+        })
+    }
+
     /// Refuses new requests from now on.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);

@@ -183,7 +183,9 @@ impl<C: Chunks> HttpBody for EventBody<C> {
                 }
                 Poll::Ready(Some((_, Err(error)))) => {
                     // The status has been sent. Without the final `[DONE]` clients see that the stream is incomplete.
-                    let chunk = body.chunks.error(&ApiError::from(error));
+                    let error = ApiError::from(error);
+                    texts.fail(&error);
+                    let chunk = body.chunks.error(&error);
                     body.send(&chunk);
                 }
                 Poll::Ready(None) => body.end(&texts),

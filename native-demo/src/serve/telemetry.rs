@@ -3,7 +3,8 @@
 
 use std::{
     pin::Pin,
-    time::{Duration, SystemTime},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
@@ -21,7 +22,7 @@ use opentelemetry_sdk::{
     trace::{SdkTracer, SdkTracerProvider},
 };
 
-use super::request_facts::Facts;
+use super::{error::ApiError, request_facts::Facts};
 
 /// The variables that other programs read for the address of a collector.
 const VARIABLES: [&str; 2] = [
@@ -29,11 +30,23 @@ const VARIABLES: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 ];
 
+/// The variables that other programs read for the protocol.
+const PROTOCOLS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+];
+
+/// The variable that switches traces off.
+const DISABLED: &str = "OTEL_SDK_DISABLED";
+
 /// The path of a collector that takes traces.
-const PATH: &str = "v1/traces";
+const PATH: &str = "/v1/traces";
 
 /// The longest time in which a collector must answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time between two warnings that spans were not sent.
+const WARNING_TIME: Duration = Duration::from_secs(60);
 
 /// The longest time to send the last spans.
 const SHUTDOWN: Duration = Duration::from_secs(3);
@@ -67,7 +80,7 @@ pub struct EndedRequest<'r> {
 
 impl Telemetry {
     /// Begins to send to the collector at an address such as `http://localhost:4318`, or at the one that the environment
-    /// names as `OTEL_EXPORTER_OTLP_ENDPOINT`; `None` if there is neither.
+    /// names as `OTEL_EXPORTER_OTLP_ENDPOINT`; `None` if there is neither, or `OTEL_SDK_DISABLED` is true.
     ///
     /// # Errors
     ///
@@ -75,14 +88,20 @@ impl Telemetry {
     pub fn start(endpoint: Option<&str>) -> Result<Option<Telemetry>> {
         let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let named = VARIABLES.iter().find(|name| is_set(name));
-        if endpoint.is_none() && named.is_none() {
+        let is_disabled = std::env::var(DISABLED).is_ok_and(|value| is_true(&value));
+        if is_disabled || (endpoint.is_none() && named.is_none()) {
             return Ok(None);
+        }
+        if let Some(name) = PROTOCOLS.iter().find(|name| is_grpc(name)) {
+            tracing::warn!(
+                "{name}=grpc has no effect: traces are sent by HTTP, for which collectors have another port (4318)"
+            );
         }
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(Client::new());
         if let Some(endpoint) = endpoint {
-            exporter = exporter.with_endpoint(format!("{}/{PATH}", endpoint.trim_end_matches('/')));
+            exporter = exporter.with_endpoint(address_of_traces(endpoint));
         }
         let exporter = exporter.build();
         let exporter = exporter.with_context(|| match (endpoint, named) {
@@ -124,10 +143,20 @@ impl Telemetry {
             KeyValue::new("http.response.status_code", i64::from(request.status)),
             KeyValue::new("gen_ai.request.id", request.id.to_string()),
         ];
+        if request.status >= 400 {
+            let code = facts.error.as_ref().and_then(ApiError::code);
+            let kind = code.map_or_else(|| request.status.to_string(), Into::into);
+            attributes.push(KeyValue::new("error.type", kind));
+        }
+        if let Some(operation) = operation(request.endpoint) {
+            attributes.push(KeyValue::new("gen_ai.operation.name", operation));
+        }
         if let Some(model) = &facts.model {
             let count = |tokens: usize| i64::try_from(tokens).unwrap_or(i64::MAX);
             attributes.extend([
+                KeyValue::new("gen_ai.provider.name", "wisp"),
                 KeyValue::new("gen_ai.request.model", model.clone()),
+                KeyValue::new("gen_ai.response.model", model.clone()),
                 KeyValue::new("gen_ai.usage.input_tokens", count(facts.prompt_tokens)),
                 KeyValue::new("gen_ai.usage.output_tokens", count(facts.completion_tokens)),
             ]);
@@ -161,9 +190,39 @@ impl Telemetry {
     }
 }
 
+/// Returns the address to which a collector wants traces.
+fn address_of_traces(endpoint: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
+    format!("{}{PATH}", endpoint.strip_suffix(PATH).unwrap_or(endpoint))
+}
+
+/// Returns whether a variable has the value `true`, as OpenTelemetry reads it.
+fn is_true(value: &str) -> bool {
+    value.trim().eq_ignore_ascii_case("true")
+}
+
+fn is_grpc(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value.trim() == "grpc")
+}
+
+/// Returns OpenTelemetry's name of what an endpoint does, if it has one.
+fn operation(endpoint: &str) -> Option<&'static str> {
+    let path = endpoint.strip_prefix("/v1").unwrap_or(endpoint);
+    match path {
+        "/chat/completions" | "/responses" | "/messages" => Some("chat"),
+        "/completions" => Some("text_completion"),
+        "/embeddings" => Some("embeddings"),
+        _ => None,
+    }
+}
+
 /// The HTTP client that downloads models too. It is only used by the thread that sends spans, and blocks it.
 #[derive(Debug)]
-struct Client(ureq::Agent);
+struct Client {
+    agent: ureq::Agent,
+    /// When it last warned that spans were not sent.
+    warned: Mutex<Option<Instant>>,
+}
 
 impl Client {
     fn new() -> Client {
@@ -172,11 +231,36 @@ impl Client {
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .tls_config(ureq::tls::TlsConfig::builder().root_certs(roots).build());
-        Client(config.build().into())
+        Client {
+            agent: config.build().into(),
+            warned: Mutex::new(None),
+        }
     }
 
+    /// Sends spans, and warns if they do not arrive.
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let response = self.0.run(request.map(|body| body.to_vec()))?;
+        let address = request.uri().to_string();
+        let response = self.exchange(request);
+        match &response {
+            Ok(response) if response.status().is_success() => {}
+            Ok(response) => self.warn(&address, &format!("status {}", response.status())),
+            Err(error) => self.warn(&address, &error.to_string()),
+        }
+        response
+    }
+
+    /// Warns that spans were not sent, once a minute at most.
+    fn warn(&self, address: &str, problem: &str) {
+        // Poisoning is harmless: the time is stored whole.
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|last| last.elapsed() >= WARNING_TIME) {
+            *warned = Some(Instant::now());
+            tracing::warn!("traces are lost: {address}: {problem}");
+        }
+    }
+
+    fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let response = self.agent.run(request.map(|body| body.to_vec()))?;
         let (parts, mut body) = response.into_parts();
         let body = Bytes::from(body.read_to_vec()?);
         Ok(Response::from_parts(parts, body))
@@ -193,5 +277,30 @@ impl HttpClient for Client {
         Self: 'f,
     {
         Box::pin(async move { self.send(request) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_traces_is_added_once() {
+        for endpoint in [
+            "http://a:4318",
+            "http://a:4318/",
+            "http://a:4318/v1/traces",
+            "http://a:4318/v1/traces/",
+        ] {
+            assert_eq!(address_of_traces(endpoint), "http://a:4318/v1/traces");
+        }
+        assert_eq!(address_of_traces("http://a/b"), "http://a/b/v1/traces");
+    }
+
+    #[test]
+    fn operations_have_names() {
+        assert_eq!(operation("/v1/chat/completions"), Some("chat"));
+        assert_eq!(operation("/v1/completions"), Some("text_completion"));
+        assert_eq!(operation("/v1/models"), None);
     }
 }

@@ -24,6 +24,8 @@ pub enum TextPhase {
 pub struct TextRecord<'t> {
     /// Its model.
     pub served: &'t ServedModel,
+    /// The tokens of its prompt.
+    pub prompt_tokens: usize,
     /// Its generated tokens.
     pub tokens: usize,
     /// The times of its tokens.

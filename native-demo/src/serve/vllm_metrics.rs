@@ -44,6 +44,11 @@ const WHOLE_TEXT: [f64; 21] = [
     480.0, 960.0, 1920.0, 7680.0,
 ];
 
+/// vLLM's bounds of the tokens of a text.
+const TOKENS: [f64; 17] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5,
+];
+
 /// The texts of an adapter that wait and that run.
 #[derive(Clone, Copy, Debug, Default)]
 struct AdapterTexts {
@@ -65,6 +70,9 @@ pub struct VllmMetrics {
     prompt_tokens: Family<Labels, Counter>,
     generated_tokens: Family<Labels, Counter>,
     successes: Family<Labels, Counter>,
+    queue_time: Family<Labels, Histogram>,
+    prompt_length: Family<Labels, Histogram>,
+    output_length: Family<Labels, Histogram>,
     first_token: Family<Labels, Histogram>,
     between_tokens: Family<Labels, Histogram>,
     token_of_request: Family<Labels, Histogram>,
@@ -98,6 +106,9 @@ impl VllmMetrics {
             prompt_tokens: Family::default(),
             generated_tokens: Family::default(),
             successes: Family::default(),
+            queue_time: histograms(|| Histogram::new(WHOLE_TEXT)),
+            prompt_length: histograms(|| Histogram::new(TOKENS)),
+            output_length: histograms(|| Histogram::new(TOKENS)),
             first_token: histograms(|| Histogram::new(FIRST_TOKEN)),
             between_tokens: histograms(between),
             token_of_request: histograms(between),
@@ -123,6 +134,9 @@ impl VllmMetrics {
         to.register("vllm:prompt_tokens", "Tokens of prompts", self.prompt_tokens.clone());
         to.register("vllm:generation_tokens", "Generated tokens", self.generated_tokens.clone());
         to.register("vllm:request_success", "Texts that have ended, by reason", self.successes.clone());
+        to.register("vllm:request_queue_time_seconds", "Time from the start of a text to the first step that computes something of it", self.queue_time.clone());
+        to.register("vllm:request_prompt_tokens", "Tokens of the prompt of a text", self.prompt_length.clone());
+        to.register("vllm:request_generation_tokens", "Generated tokens of a text", self.output_length.clone());
         to.register("vllm:time_to_first_token_seconds", "Time from the start of a text to its first token", self.first_token.clone());
         to.register("vllm:time_per_output_token_seconds", "Time between two tokens of a text, its mean counted once a token", self.between_tokens.clone());
         to.register("vllm:inter_token_latency_seconds", "The same as vllm:time_per_output_token_seconds", self.between_tokens.clone());
@@ -185,6 +199,14 @@ impl VllmMetrics {
         let mut by_reason = labels.clone();
         by_reason.push(("finished_reason", finished_reason(text.phase).into()));
         self.successes.get_or_create(&by_reason).inc();
+        let prompt_length = self.prompt_length.get_or_create(&labels);
+        prompt_length.observe(text.prompt_tokens as f64);
+        let output_length = self.output_length.get_or_create(&labels);
+        output_length.observe(text.tokens as f64);
+        if let Some(queued) = timings.queued {
+            let histogram = self.queue_time.get_or_create(&labels);
+            histogram.observe(queued.as_secs_f64());
+        }
         if let Some(first) = timings.first_token {
             let histogram = self.first_token.get_or_create(&labels);
             histogram.observe(first.as_secs_f64());

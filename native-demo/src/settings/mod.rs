@@ -15,6 +15,7 @@ use wisp_engine::pipelines::{
 
 use crate::{flags::Flag, values};
 
+mod applied;
 pub mod sources;
 
 /// The settings that select a model.

@@ -2,7 +2,7 @@
 //!
 //! They become flags of the command that runs, so that they mean the same and are checked in the same way. Flags
 //! on the command line take precedence over the environment, and that over the file. A setting that does not apply
-//! to the command is ignored.
+//! to the command is ignored. Two settings that exclude each other are an error.
 
 use std::{
     collections::BTreeMap,
@@ -11,21 +11,24 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, ArgMatches, Command, Parser, error::ErrorKind, parser::ValueSource};
+use clap::{Arg, ArgMatches, Command, Parser, error::ErrorKind};
 use wisp_engine::{
     files::{FileKind, read_small_text},
     pipelines::config::FIELDS,
 };
 
-use super::CONFIG;
+use super::{
+    CONFIG,
+    applied::{Applied, Setting},
+};
 use crate::{flags::Flag, output::message};
 
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
     "choices", "config", "document", "document-file", "errors", "file", "force", "grammar", "graph", "graph-text",
-    "help", "json-schema", "out", "prompt", "prompt-file", "query", "regex", "target", "text", "tokens", "tool-choice",
-    "tools", "trace", "version",
+    "help", "json-schema", "out", "prompt", "prompt-file", "query", "regex", "retry-failed", "target", "text", "tokens",
+    "tool-choice", "tools", "trace", "version",
 ];
 
 /// Variables of the program and the library that are no flags.
@@ -34,20 +37,11 @@ const OTHER_VARIABLES: &[&str] = &[
     "WISP_CACHE_DIR", "WISP_CONFIG", "WISP_DEBUG", "WISP_ENABLE_PROFILING", "WISP_LOG",
 ];
 
+/// Flags that may be given several times, but whose variables have one value, in which commas mean nothing else.
+const NO_LISTS: &[&str] = &["api-key"];
+
 /// The prefix of all variables.
 const PREFIX: &str = "WISP_";
-
-/// A setting of the environment or of a file.
-#[derive(Clone)]
-struct Setting {
-    /// Its variable, or its file and name, for messages.
-    origin: String,
-    /// The flag that it sets, without the dashes.
-    flag: String,
-    values: Vec<String>,
-    /// Whether a list is one text with commas.
-    has_commas: bool,
-}
 
 /// Parses the command line, with the settings of the environment and the configuration file as defaults.
 ///
@@ -117,7 +111,8 @@ fn is_service_link(variable: &str, value: &OsStr) -> bool {
     variable == "WISP_PORT" && value.as_encoded_bytes().starts_with(b"tcp://")
 }
 
-/// Returns the settings of the environment. An empty variable counts as unset, and lists are separated by commas.
+/// Returns the settings of the environment. An empty variable counts as unset, and lists are separated by commas, but
+/// for [`NO_LISTS`].
 /// Prints a warning for a variable that is no setting.
 fn environment(
     names: &BTreeMap<String, String>,
@@ -152,7 +147,7 @@ fn environment(
             origin: variable,
             flag: flag.clone(),
             values: vec![value],
-            has_commas: true,
+            has_commas: !NO_LISTS.contains(&flag.as_str()),
         });
     }
     Ok(settings)
@@ -220,106 +215,6 @@ fn nearest<'n>(name: &str, names: &'n BTreeMap<String, String>) -> Option<&'n st
         .keys()
         .max_by(|a, b| similar(a).total_cmp(&similar(b)))?;
     (similar(&best) > 0.8).then_some(best)
-}
-
-/// Settings that apply to a command, as flags.
-struct Applied {
-    settings: Vec<(Setting, Vec<OsString>)>,
-}
-
-impl Applied {
-    /// Selects the settings of a command's flags that are not given. If several settings set the same flag, the
-    /// first applies.
-    fn of(
-        subcommand: &Command,
-        given: &ArgMatches,
-        settings: impl IntoIterator<Item = Setting>,
-    ) -> Result<Applied> {
-        let mut applied: Vec<(Setting, Vec<OsString>)> = Vec::new();
-        for setting in settings {
-            let arg = subcommand
-                .get_arguments()
-                .find(|arg| arg.get_long() == Some(&setting.flag));
-            let Some(arg) = arg else { continue };
-            let is_given =
-                given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-            let is_set = applied
-                .iter()
-                .any(|(earlier, _)| earlier.flag == setting.flag);
-            if !is_given && !is_set {
-                let flags = setting.flags(arg)?;
-                applied.push((setting, flags));
-            }
-        }
-        Ok(Applied { settings: applied })
-    }
-
-    /// Adds the flags to a command line, behind the command's name. A setting that is at odds with a flag of the
-    /// command line, or that needs one which is not given, does not apply.
-    fn added_to(self, command: &Command, args: Vec<OsString>) -> Result<Vec<OsString>> {
-        let (mut accepted, mut pending) = (args, self.settings);
-        loop {
-            let before = pending.len();
-            let mut postponed = Vec::new();
-            for (setting, flags) in pending {
-                let mut tried = accepted.clone();
-                tried.splice(2..2, flags.iter().cloned());
-                match command.clone().try_get_matches_from(&tried) {
-                    Ok(_) => accepted = tried,
-                    Err(error) if is_at_odds(error.kind()) => postponed.push((setting, flags)),
-                    Err(error) => bail!("{}: {}", setting.origin, first_line(&error)),
-                }
-            }
-            // One that was accepted may be what another needs.
-            if postponed.is_empty() || postponed.len() == before {
-                return Ok(accepted);
-            }
-            pending = postponed;
-        }
-    }
-}
-
-fn is_at_odds(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument
-    )
-}
-
-/// Returns what is wrong, without the usage.
-fn first_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_string()
-}
-
-impl Setting {
-    /// Returns the flags that have the same effect.
-    fn flags(&self, arg: &Arg) -> Result<Vec<OsString>> {
-        let flag = |value: &str| OsString::from(format!("--{}={value}", self.flag));
-        Ok(match (arg.get_action(), self.values.as_slice()) {
-            (ArgAction::SetTrue, [value]) => match is_true(value) {
-                Some(true) => vec![format!("--{}", self.flag).into()],
-                Some(false) => Vec::new(),
-                None => bail!("{}: expected true or false, not {value:?}", self.origin),
-            },
-            (ArgAction::Append, [list]) if self.has_commas => {
-                list.split(',').map(str::trim).map(flag).collect()
-            }
-            (ArgAction::Append, values) => values.iter().map(|value| flag(value)).collect(),
-            (_, [value]) => vec![flag(value)],
-            (_, values) => bail!("{}: expected one value, not {}", self.origin, values.len()),
-        })
-    }
-}
-
-/// Returns the value of a switch.
-fn is_true(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Some(true),
-        "0" | "false" | "no" | "off" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -398,6 +293,34 @@ mod tests {
         );
         let expected = ["generate", "--top-p=0.5", "--tokens=1", "--seed", "3"];
         assert_eq!(found.unwrap(), expected);
+    }
+
+    #[test]
+    fn settings_that_exclude_each_other_are_refused() {
+        let both = [("WISP_NO_AUTH", "true"), ("WISP_API_KEY", "key")];
+        for (variables, file) in [
+            (&both[..], ""),
+            (&both[..1], "api_key = \"key\""),
+            (&[], "api_key = \"key\"\nno_auth = true"),
+        ] {
+            let error = merged(&["serve"], variables, file).unwrap_err().to_string();
+            for word in ["exclude each other", "no_auth", "api_key"] {
+                assert!(error.to_lowercase().contains(word), "{word}: {error}");
+            }
+        }
+        // A flag of the command line replaces both.
+        for flags in [["serve", "--no-auth"], ["serve", "--api-key=other"]] {
+            assert_eq!(merged(&flags, &both, "").unwrap(), flags);
+        }
+        let off = [("WISP_NO_AUTH", "false"), both[1]];
+        let found = merged(&["serve"], &off, "").unwrap();
+        assert_eq!(found, ["serve", "--api-key=key"]);
+    }
+
+    #[test]
+    fn comma_in_a_key_is_a_part_of_it() {
+        let found = merged(&["serve"], &[("WISP_API_KEY", "a,b")], "").unwrap();
+        assert_eq!(found, ["serve", "--api-key=a,b"]);
     }
 
     #[test]

@@ -183,7 +183,9 @@ fn torn_partial_downloads_never_become_models() {
         let (hub, home) = tiny_hub();
         hub.inject("GET /org", Fault::Disconnect(100_000), 1);
         hub.inject("GET /org", Fault::Disconnect(0), usize::MAX);
-        run(download(&hub, home.path())).failed("a broken download");
+        let mut broken = download(&hub, home.path());
+        broken.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.2");
+        run(broken).failed("a broken download");
         damage(&partial(home.path()).expect("a partial file"));
         hub.clear_faults();
         let first = run(download(&hub, home.path()));

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use wisp_tests::{
     encoder,
-    program::{Run, command, run, run_command},
+    program::{Run, command, run, run_command, run_with_input},
     server::Server,
 };
 
@@ -46,6 +46,16 @@ impl Files {
 
     fn run(&self, flags: &[&str]) -> Run {
         run(self.args(flags))
+    }
+
+    /// Runs a batch of which requests fail.
+    #[track_caller]
+    fn run_failing(&self, flags: &[&str], failed: usize) -> Run {
+        let run = self.run(flags);
+        assert_eq!(run.status, Some(1), "{}", run.stderr);
+        let line = format!("error: {failed} of the requests failed");
+        assert!(run.stderr.contains(&line), "{}", run.stderr);
+        run
     }
 
     /// Returns the answers by their ids, and checks that none has two.
@@ -113,7 +123,7 @@ fn answers_equal_those_of_the_server_and_bad_lines_do_not_stop_the_rest() {
     let files = Files::new(&lines);
     let errors = files.path("errors.jsonl");
     let flags = [&models[..], &["--errors", errors.to_str().expect("UTF-8")]].concat();
-    let first = files.run(&flags).succeeded();
+    let first = files.run_failing(&flags, 5);
     assert!(
         first
             .stderr
@@ -143,16 +153,48 @@ fn answers_equal_those_of_the_server_and_bad_lines_do_not_stop_the_rest() {
     assert_eq!(hot["status_code"], 400);
     assert_eq!(hot["body"]["error"]["param"], "temperature");
     // Everything has an answer now.
-    let again = files.run(&flags).succeeded();
-    assert!(
-        again
-            .stderr
-            .contains("0 answered, 0 failed, 8 answered before"),
-        "{}",
-        again.stderr
-    );
+    let again = files.run_failing(&flags, 5);
+    let counts = "0 answered, 0 failed, 3 answered before, 5 failed before";
+    assert!(again.stderr.contains(counts), "{}", again.stderr);
     assert_eq!(files.answers("out.jsonl").len(), 3);
     assert_eq!(files.answers("errors.jsonl").len(), 5);
+}
+
+#[test]
+fn failed_requests_are_answered_again_on_demand() {
+    let mut bad = line(1, 2);
+    bad["body"]["temperature"] = json!("hot");
+    let files = Files::new(&[line(0, 2).to_string(), bad.to_string()]);
+    files.run_failing(&[], 1);
+    let first = files.answers("out.jsonl");
+    assert_eq!(first["r1"]["response"]["status_code"], 400);
+    let mended = [line(0, 2), line(1, 2)].map(|line| line.to_string());
+    std::fs::write(files.path("in.jsonl"), mended.join("\n")).expect("a file");
+    files.run_failing(&[], 1);
+    let last = files.run(&["--retry-failed"]).succeeded();
+    let counts = "1 answered, 0 failed, 1 answered before";
+    assert!(last.stderr.contains(counts), "{}", last.stderr);
+    let answers = files.answers("out.jsonl");
+    assert_eq!(answers["r0"], first["r0"]);
+    assert_eq!(answers["r1"]["response"]["status_code"], 200);
+}
+
+#[test]
+fn requests_may_come_from_standard_input_with_a_byte_order_mark() {
+    let files = Files::new(&[]);
+    let output = files.path("out.jsonl");
+    let output = output.to_str().expect("UTF-8");
+    let response = json!({ "input": "Hello", "temperature": 0, "max_output_tokens": 2 });
+    let response =
+        json!({ "custom_id": "r1", "method": "POST", "url": "/v1/responses", "body": response });
+    let input = format!("\u{feff}{}\n{response}", line(0, 2));
+    let args = ["batch", "--device", "host", "-", output];
+    let done = run_with_input(args, &input).succeeded();
+    assert!(done.stderr.contains("2 answered"), "{}", done.stderr);
+    let answers = files.answers("out.jsonl");
+    assert_eq!(answers["r1"]["response"]["body"]["object"], "response");
+    let message = run(["batch", "--device", "host", output, "-"]).failed("answers to a pipe");
+    assert!(message.contains("name a file"), "{message}");
 }
 
 #[test]

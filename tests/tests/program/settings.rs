@@ -89,6 +89,15 @@ fn invalid_settings_are_reported_in_one_line() {
     }
 }
 
+#[test]
+fn variable_cannot_switch_off_the_key_of_another() {
+    let variables = [("WISP_NO_AUTH", "true"), ("WISP_API_KEY", "key")];
+    let line = run_with(&["serve", "--port", "0"], &variables, None).failed("both");
+    for word in ["WISP_NO_AUTH", "WISP_API_KEY", "exclude each other"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+}
+
 /// Removes line breaks, which depend on the terminal.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -258,4 +267,6 @@ fn info_sums_memory_and_parameters() {
         shown.contains("memory") && shown.contains("KV cache"),
         "{shown}"
     );
+    let has_spaces_at_its_end = |line: &str| line.ends_with(' ');
+    assert!(!shown.lines().any(has_spaces_at_its_end), "{shown}");
 }

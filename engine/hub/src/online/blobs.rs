@@ -30,25 +30,30 @@ impl OnlineRepo {
         replace_atomic(&head, commit.as_bytes())
     }
 
-    /// Locks a content against other processes that would download it too.
+    /// Locks a content against other processes that would download it too; `None` on a file system without locks.
     pub(super) fn lock(
         &self,
-        id: &str,
+        file: &RepoFile,
         go_on: &dyn Fn() -> ControlFlow<()>,
-    ) -> Result<File, RepoError> {
+    ) -> Result<Option<File>, RepoError> {
         let folder = self.folder();
         let locks = self.settings.cache.path().join(".locks");
         let path = locks.join(folder.file_name().unwrap_or_default());
         fs::create_dir_all(&path).map_err(|error| RepoError::io(&path, error))?;
         // The lock file is never deleted, so that all processes lock the same one.
-        let path = path.join(format!("{id}.lock"));
-        let io = |error| RepoError::io(&path, error);
-        let lock = File::create(&path).map_err(io)?;
+        let path = path.join(format!("{}.lock", file.id));
+        let lock = File::create(&path).map_err(|error| RepoError::io(&path, error))?;
+        let mut is_waiting = false;
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(lock),
+                Ok(()) => return Ok(Some(lock)),
+                // Some file systems have no locks. What two processes write at the same time is refused by its hash.
+                Err(TryLockError::Error(_)) => return Ok(None),
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(io(error)),
+            }
+            if !is_waiting {
+                tracing::warn!("waiting for another process that downloads {}", file.path);
+                is_waiting = true;
             }
             if go_on().is_break() {
                 return Err(RepoError::Interrupted);
@@ -85,7 +90,7 @@ pub(super) fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
 }
 
 /// Links a blob under a file's name, `depth` folders below its snapshot, in one step: other
-/// processes may do the same.
+/// processes may do the same. Where there are no links, it is copied.
 pub(super) fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<()> {
     let parent = target.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
@@ -97,15 +102,33 @@ pub(super) fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<
             let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
             relative.push("blobs");
             relative.extend(blob.file_name());
-            std::os::unix::fs::symlink(relative, link)
+            let linked = std::os::unix::fs::symlink(relative, link);
+            or_else_unless_taken(linked, || link_or_copy(blob, link))
         }
         #[cfg(not(unix))]
         {
             let _ = depth;
-            fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(|_| ()))
+            link_or_copy(blob, link)
         }
     });
     link?.persist(target).map_err(|error| error.error)
+}
+
+fn link_or_copy(blob: &Path, link: &Path) -> std::io::Result<()> {
+    or_else_unless_taken(fs::hard_link(blob, link), || {
+        fs::copy(blob, link).map(|_| ())
+    })
+}
+
+/// Does something else if a link failed, unless another process has taken its name.
+fn or_else_unless_taken(
+    linked: std::io::Result<()>,
+    otherwise: impl FnOnce() -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    match linked {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => otherwise(),
+        linked => linked,
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
     io::{Seek, SeekFrom, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -23,6 +24,11 @@ use crate::{
 
 /// How often in a row a transfer may bring no new bytes before the download fails.
 const MAX_ATTEMPTS: usize = 5;
+/// How long a transfer that broke after bytes had arrived is tried again, as a multiple of the time that a server may be
+/// silent: for three minutes, unless `HF_HUB_DOWNLOAD_TIMEOUT` says otherwise.
+const PATIENCE: u32 = 6;
+/// The fewest bytes that an attempt must bring to count as progress.
+const MIN_PROGRESS: u64 = 64 << 10;
 /// How many redirects within the hub a request for metadata follows.
 const MAX_REDIRECTS: usize = 5;
 
@@ -63,9 +69,10 @@ impl OnlineRepo {
                         file,
                         partial: blobs.join(format!("{}.incomplete", file.id)),
                         done: Cell::new(0),
+                        has_received: Cell::new(false),
                         on_transfer,
                     };
-                    let _lock = self.lock(&file.id, &|| download.report())?;
+                    let _lock = self.lock(file, &|| download.report())?;
                     // Another process may have finished the download in the meantime.
                     match find() {
                         Some(blob) => blob,
@@ -91,7 +98,25 @@ struct Download<'d> {
     partial: PathBuf,
     /// Bytes in the partial file.
     done: Cell<u64>,
+    /// Whether this download has brought any bytes.
+    has_received: Cell<bool>,
     on_transfer: OnTransfer<'d>,
+}
+
+/// A time without progress.
+struct Outage {
+    since: Instant,
+    /// The pause before the next attempt.
+    pause: Duration,
+}
+
+impl Outage {
+    fn begin() -> Outage {
+        Outage {
+            since: Instant::now(),
+            pause: http::FIRST_PAUSE,
+        }
+    }
 }
 
 impl Download<'_> {
@@ -148,17 +173,14 @@ impl Download<'_> {
     fn complete(&self, out: &mut File) -> Result<(), RepoError> {
         let size = self.file.size;
         let mut attempts = 0;
+        let mut outage = Outage::begin();
         loop {
             let start = out.seek(SeekFrom::End(0)).map_err(|error| self.io(error))?;
             self.done.set(start);
-            let mut problem = String::new();
-            if start < size {
-                match self.request_rest(out)? {
-                    Ok(()) => {}
-                    Err(HttpError::Connection(cause)) => problem = format!(": {cause}"),
-                    Err(error) => return Err(self.explain(error)),
-                }
-            }
+            let failure = match start < size {
+                true => self.request_rest(out)?.err(),
+                false => None,
+            };
             let done = self.done.get();
             if done == size {
                 return Ok(());
@@ -167,6 +189,17 @@ impl Download<'_> {
                 // The server sent something else than the requested part.
                 out.set_len(0).map_err(|error| self.io(error))?;
             }
+            let problem = match failure {
+                Some(error) if self.has_received.get() => {
+                    if done.saturating_sub(start) >= MIN_PROGRESS {
+                        outage = Outage::begin();
+                    }
+                    self.sit_out(&mut outage, &error)?;
+                    continue;
+                }
+                Some(error) => format!(": {}", self.hub.cause(&error)),
+                None => String::new(),
+            };
             attempts = match start < done && done < size {
                 true => 1,
                 false => attempts + 1,
@@ -183,6 +216,45 @@ impl Download<'_> {
         }
     }
 
+    /// Waits before a broken transfer is tried again, longer each time.
+    ///
+    /// # Errors
+    ///
+    /// If there was no progress for too long.
+    fn sit_out(&self, outage: &mut Outage, error: &HttpError) -> Result<(), RepoError> {
+        let timeout = self.hub.settings.timeout;
+        let problem = self.hub.cause(error);
+        if outage.since.elapsed() + outage.pause > timeout * PATIENCE {
+            return Err(RepoError::Broken {
+                repo: self.hub.name.clone(),
+                endpoint: self.hub.settings.endpoint.clone(),
+                file: self.file.path.clone(),
+                received: self.done.get().min(self.file.size),
+                expected: self.file.size,
+                problem,
+            });
+        }
+        tracing::info!(
+            file = self.file.path,
+            problem,
+            "a transfer broke and is continued"
+        );
+        http::wait(outage.pause, &|| self.report()).map_err(|error| self.explain(error))?;
+        outage.pause = (outage.pause * 2).min(timeout);
+        Ok(())
+    }
+
+    /// Returns whether a transfer that failed may be continued.
+    fn can_continue(&self, error: &HttpError) -> bool {
+        let has_received = self.has_received.get();
+        match error {
+            HttpError::Connection(_) => true,
+            HttpError::Stalled => has_received,
+            HttpError::Status(refusal) => has_received && refusal.status >= 500,
+            HttpError::Malformed(_) | HttpError::Cancelled => false,
+        }
+    }
+
     /// Appends what the hub sends from the end of the partial file on, until the answer ends or is
     /// longer than the file. The inner error is that of a transfer that broke, which can be continued.
     fn request_rest(&self, out: &mut File) -> Result<Result<(), HttpError>, RepoError> {
@@ -190,6 +262,9 @@ impl Download<'_> {
         let range = (start > 0).then_some(start..self.file.size);
         let mut response = match self.request(None, range, true) {
             Ok(response) => response,
+            Err(error) if self.has_received.get() && self.can_continue(&error) => {
+                return Ok(Err(error));
+            }
             // It was repeated already.
             Err(error) => return Err(self.explain(error)),
         };
@@ -204,9 +279,11 @@ impl Download<'_> {
                 Ok(Some(bytes)) => {
                     out.write_all(&bytes).map_err(|error| self.io(error))?;
                     self.done.set(self.done.get() + bytes.len() as u64);
+                    self.has_received.set(true);
                 }
                 Ok(None) => break,
-                Err(error) => return Ok(Err(error)),
+                Err(error) if self.can_continue(&error) => return Ok(Err(error)),
+                Err(error) => return Err(self.explain(error)),
             }
             if self.report().is_break() {
                 return Err(RepoError::Interrupted);

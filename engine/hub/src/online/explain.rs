@@ -27,6 +27,21 @@ impl OnlineRepo {
         }
     }
 
+    /// Returns why a request failed, for a message that names the hub.
+    pub(super) fn cause(&self, error: &HttpError) -> String {
+        match error {
+            HttpError::Cancelled => "interrupted".into(),
+            HttpError::Stalled => format!(
+                "it has sent nothing for {} s (HF_HUB_DOWNLOAD_TIMEOUT sets this limit)",
+                self.settings.timeout.as_secs_f64().round()
+            ),
+            HttpError::Connection(problem) | HttpError::Malformed(problem) => problem.clone(),
+            HttpError::Status(refusal) => format!("status {} {}", refusal.status, refusal.message)
+                .trim_end()
+                .into(),
+        }
+    }
+
     fn explain_refusal(&self, refusal: Refusal, file: Option<&str>) -> RepoError {
         let (repo, endpoint) = (self.name.clone(), self.settings.endpoint.clone());
         let revision = self.revision.clone();

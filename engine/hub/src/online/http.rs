@@ -29,7 +29,7 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// How many times a request is repeated after a transient failure.
 const MAX_RETRIES: u32 = 5;
 /// The pause before the first repetition; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that a thread reads at once.
 const CHUNK: usize = 128 << 10;
 /// Chunks that wait for the caller before a thread stops reading.
@@ -267,7 +267,7 @@ fn next_event(
 }
 
 /// Sleeps, but asks the caller several times a second whether to go on.
-fn wait(pause: Duration, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<(), HttpError> {
+pub(super) fn wait(pause: Duration, go_on: &dyn Fn() -> ControlFlow<()>) -> Result<(), HttpError> {
     let end = Instant::now() + pause;
     loop {
         if go_on().is_break() {

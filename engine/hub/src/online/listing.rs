@@ -101,6 +101,7 @@ impl OnlineRepo {
         Ok(RepoInfo {
             commit: Some(commit),
             from_cache: false,
+            cache_reason: None,
             files,
             dtypes: parameters
                 .into_iter()

@@ -85,8 +85,8 @@ impl OnlineRepo {
         self.settings.cache.path().join(name)
     }
 
-    /// Returns what the cache has of the revision, if it has anything.
-    pub fn cached(&self) -> Result<Option<RepoInfo>, RepoError> {
+    /// Returns what the cache has of the revision, if it has anything; `reason` says why the hub does not answer.
+    pub fn cached(&self, reason: &str) -> Result<Option<RepoInfo>, RepoError> {
         let reference = self.folder().join("refs").join(&self.revision);
         let commit = read_small_text(&reference, FileKind::Line).unwrap_or(self.revision.clone());
         let commit = commit.trim();
@@ -97,6 +97,7 @@ impl OnlineRepo {
         Ok(Some(RepoInfo {
             commit: Some(commit.into()),
             from_cache: true,
+            cache_reason: Some(reason.into()),
             files: folder::list(&snapshot, folder::CACHE_DEPTH)?,
             ..RepoInfo::default()
         }))
@@ -111,11 +112,14 @@ impl OnlineRepo {
         }
     }
 
-    /// The error of a revision that the cache lacks.
-    pub fn not_cached(&self) -> RepoError {
-        RepoError::Offline {
+    /// The error of something that the cache lacks while the hub does not answer.
+    pub fn not_cached(&self, wanted: &str, reason: &str, available: Vec<String>) -> RepoError {
+        RepoError::NotCached {
             repo: self.name.clone(),
+            wanted: wanted.into(),
             cache: self.settings.cache.path().display().to_string(),
+            reason: reason.into(),
+            available,
         }
     }
 }

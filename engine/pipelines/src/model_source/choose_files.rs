@@ -22,7 +22,8 @@ use crate::{
 /// asks for, or else `model.safetensors` or its index before GGUF, before `pytorch_model.bin` or its index, before a
 /// single file of another name.
 ///
-/// A hub's repository with GGUF files in several encodings gives that of q4_k, which its readers expect. A folder gives
+/// A name such as `Q4_K_S` means the GGUF file whose name ends with it, or else the encoding that it is a kind of. A
+/// hub's repository with GGUF files in several encodings gives that of q4_k, which its readers expect. A folder gives
 /// only what is certain: one model, in the folder itself.
 ///
 /// # Errors
@@ -35,6 +36,12 @@ pub(super) fn choose_files(
     on_transfer: OnTransfer<'_>,
 ) -> Result<Vec<String>, PipelineError> {
     let id = || repo.repo_id().to_string();
+    let named = model.part.as_deref().map(|part| gguf_named(repo, part));
+    match named.unwrap_or_default().as_slice() {
+        [] => {}
+        [file] => return Ok(with_later_parts(repo, file)),
+        several => return Err(ambiguous(repo, several.to_vec())),
+    }
     let wanted = model.encoding().or(encoding);
     if let (Some(file), None) = (&model.part, model.encoding()) {
         return Ok(with_later_parts(repo, file));
@@ -57,7 +64,10 @@ pub(super) fn choose_files(
     let gguf = of_format(WeightsFormat::Gguf);
     if !gguf.is_empty() {
         return match best_gguf(gguf).filter(|_| gguf.len() == 1 || !is_folder) {
-            Some(file) => Ok(with_later_parts(repo, file)),
+            Some(file) => {
+                note_replacement(model, file);
+                Ok(with_later_parts(repo, file))
+            }
             None => Err(ambiguous(repo, gguf.to_vec())),
         };
     }
@@ -79,14 +89,53 @@ pub(super) fn choose_files(
         }
     }
     Err(match wanted {
-        Some(wanted) if !repo.weight_files().is_empty() => RepoError::NoEncoding {
-            repo: id(),
-            wanted,
-            available: repo.supported_encodings(on_transfer)?,
-        },
-        _ => RepoError::NoWeights { repo: id() },
+        Some(wanted) if !repo.weight_files().is_empty() => {
+            let error = RepoError::NoEncoding {
+                repo: id(),
+                wanted,
+                available: repo.supported_encodings(on_transfer)?,
+            };
+            repo.lacks(&format!("a model in {wanted}"), error)
+        }
+        _ => repo.lacks("the model", RepoError::NoWeights { repo: id() }),
     }
     .into())
+}
+
+/// Returns the GGUF models whose names end with a word, such as `Q4_K_S`.
+fn gguf_named(repo: &HuggingFaceRepo, word: &str) -> Vec<String> {
+    let mut files = repo.weight_files();
+    keep_models(repo, &mut files);
+    let mut models = files.remove(&WeightsFormat::Gguf).unwrap_or_default();
+    let is_folder = repo.repo_type() == RepoType::Local;
+    models.retain(|file| ends_with_word(file, word) && !(is_folder && file.contains('/')));
+    models
+}
+
+/// Returns whether a GGUF file's name ends with a word, in upper or lower case. Its extension does not count, nor does
+/// the number of a part.
+fn ends_with_word(file: &str, word: &str) -> bool {
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let stem = stem
+        .rsplit_once("-00001-of-")
+        .map_or(stem, |(stem, _)| stem);
+    let at = stem.len().checked_sub(word.len());
+    let Some((before, end)) = at.and_then(|at| stem.split_at_checked(at)) else {
+        return false;
+    };
+    end.eq_ignore_ascii_case(word) && !before.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// Warns if a model's name asks for a kind of an encoding, such as `Q4_K_S`, and `file` is another one.
+fn note_replacement(model: &ModelName, file: &str) {
+    let (Some(part), Some(encoding)) = (&model.part, model.encoding()) else {
+        return;
+    };
+    let name = part.to_ascii_lowercase();
+    if name != encoding.name() && name.contains(encoding.name()) {
+        let repo = &model.repo;
+        tracing::warn!("{repo} has no file whose name ends with {part}: {file} is used instead");
+    }
 }
 
 /// Leaves only the files of a folder itself.
@@ -228,6 +277,24 @@ fn index_files(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_files_end_with_whole_words() {
+        for (file, word, ends) in [
+            ("m-Q4_K_S.gguf", "q4_k_s", true),
+            ("a/m.Q4_K_S-00001-of-00002.gguf", "Q4_K_S", true),
+            ("Q4_K_S.gguf", "Q4_K_S", true),
+            ("m-UD-Q4_K_XL.gguf", "UD-Q4_K_XL", true),
+            ("m-Q4_K_M.gguf", "Q4_K_S", false),
+            ("m-Q4_K_M.gguf", "Q4_K", false),
+            ("m-BF16.gguf", "F16", false),
+            ("m-IQ4_XS.gguf", "Q4_XS", false),
+            ("ä.gguf", "Q", false),
+            ("m.gguf", "longer-than-the-name", false),
+        ] {
+            assert_eq!(ends_with_word(file, word), ends, "{file} {word}");
+        }
+    }
 
     #[test]
     fn medium_q4_k_is_taken_among_several_gguf_models() {

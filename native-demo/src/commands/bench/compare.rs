@@ -166,7 +166,7 @@ impl Comparison {
                 "read",
             ));
         }
-        print_line!("{table}")?;
+        print_line!("{}", table.trim_fmt())?;
         print_line!(
             "{} against exact: prefill {:.2} times as fast, decode {:.2} times",
             self.precisions[1].precision,

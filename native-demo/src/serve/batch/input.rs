@@ -8,6 +8,12 @@ use std::{
 
 use anyhow::{Context, Result};
 
+/// The path that means standard input.
+pub const STDIN: &str = "-";
+
+/// The bytes with which editors begin a file to say that it is in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A line of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
@@ -25,15 +31,22 @@ pub struct Lines<R> {
     limit: usize,
 }
 
-impl Lines<BufReader<File>> {
-    /// Opens a file.
+impl Lines<Box<dyn BufRead>> {
+    /// Opens a file, or standard input for [`STDIN`].
     ///
     /// # Errors
     ///
     /// If it cannot be opened.
     pub fn open(path: &Path, limit: usize) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Lines::new(BufReader::new(file), limit))
+        let reader: Box<dyn BufRead> = match path == Path::new(STDIN) {
+            true => Box::new(io::stdin().lock()),
+            false => {
+                let file = File::open(path);
+                let file = file.with_context(|| format!("cannot read {}", path.display()))?;
+                Box::new(BufReader::new(file))
+            }
+        };
+        Ok(Lines::new(reader, limit))
     }
 }
 
@@ -72,6 +85,9 @@ impl<R: BufRead> Lines<R> {
                     bytes: None,
                 }));
             }
+            if number == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
+                bytes.drain(..BYTE_ORDER_MARK.len());
+            }
             if !bytes.trim_ascii().is_empty() {
                 let bytes = Some(bytes);
                 return Ok(Some(Line { number, bytes }));
@@ -96,9 +112,9 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Returns the number of requests in a file; `None` for a pipe, which can be read once only.
+/// Returns the number of requests in a file; `None` for standard input and pipes, which can be read once only.
 pub fn count(path: &Path, limit: usize) -> Option<u64> {
-    if !path.metadata().ok()?.is_file() {
+    if path == Path::new(STDIN) || !path.metadata().ok()?.is_file() {
         return None;
     }
     let mut lines = Lines::open(path, limit).ok()?;
@@ -124,6 +140,11 @@ mod tests {
             ),
             ("abcdefghijklmnop", &[(1, None)]),
             ("abcd\r\n", &[(1, None)]),
+            (
+                "\u{feff}a\n\u{feff}",
+                &[(1, Some("a")), (2, Some("\u{feff}"))],
+            ),
+            ("\u{feff}\nb", &[(2, Some("b"))]),
             ("", &[]),
         ] {
             let mut lines = Lines::new(BufReader::with_capacity(3, text.as_bytes()), 4);

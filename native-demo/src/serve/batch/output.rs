@@ -1,15 +1,15 @@
 //! The files of answers, which grow line by line.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     fs::{File, OpenOptions, TryLockError},
-    io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 /// The beginning of the ids of answers.
 pub const ID: &str = "batch_req_";
@@ -20,45 +20,78 @@ const SYNC_TIME: Duration = Duration::from_secs(1);
 /// The longest line of answers in bytes that is read again.
 const MAX_LINE: u64 = 1 << 30;
 
-/// The requests that earlier runs have answered.
-#[derive(Debug, Default)]
-pub struct Answered {
-    ids: HashSet<String>,
-    /// Lines of the input that have no id, or that of another line.
-    lines: HashSet<u64>,
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was answered with a status of success.
+    Answered,
+    /// Its line is no request, or it was answered with an error.
+    Failed,
 }
 
+/// The requests that have a line of earlier runs.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    ids: HashMap<String, Outcome>,
+    /// Lines of the input that have no id, or that of another line.
+    lines: HashMap<u64, Outcome>,
+}
+
+/// A line of answers, as far as it is read again.
 #[derive(Deserialize)]
 struct Entry {
     id: String,
     custom_id: Option<String>,
+    response: Option<EntryResponse>,
+    error: Option<IgnoredAny>,
 }
 
-impl Answered {
-    /// Returns whether a request with this id was answered.
-    pub fn has_id(&self, id: &str) -> bool {
-        self.ids.contains(id)
+#[derive(Deserialize)]
+struct EntryResponse {
+    status_code: u16,
+}
+
+impl Entry {
+    fn outcome(&self) -> Outcome {
+        let status = self.response.as_ref().map(|response| response.status_code);
+        let has_succeeded = status.is_none_or(|status| (200..300).contains(&status));
+        match has_succeeded && self.error.is_none() {
+            true => Outcome::Answered,
+            false => Outcome::Failed,
+        }
+    }
+}
+
+impl Earlier {
+    /// Returns what became of the request with this id; `None` if it has no line.
+    pub fn of_id(&self, id: &str) -> Option<Outcome> {
+        self.ids.get(id).copied()
     }
 
-    /// Returns whether an answer says that this line of the input has no id of its own.
-    pub fn has_line(&self, number: u64) -> bool {
-        self.lines.contains(&number)
+    /// Returns what became of a line of the input that has no id of its own; `None` if no answer says that it has none.
+    pub fn of_line(&self, number: u64) -> Option<Outcome> {
+        self.lines.get(&number).copied()
     }
 
-    /// Takes note of a line of answers.
+    /// Takes note of a line of answers, and returns what became of its request.
     ///
     /// # Errors
     ///
     /// If it is none.
-    pub fn add(&mut self, line: &[u8]) -> Result<()> {
+    pub fn add(&mut self, line: &[u8]) -> Result<Outcome> {
         let entry: Entry = serde_json::from_slice(line)?;
+        let outcome = entry.outcome();
         let number = entry.id.strip_prefix(ID).and_then(|line| line.parse().ok());
         let number = number.with_context(|| format!("{:?} is no id of an answer", entry.id))?;
-        match entry.custom_id {
-            Some(id) => _ = self.ids.insert(id),
-            None => _ = self.lines.insert(number),
+        let known = match entry.custom_id {
+            Some(id) => self.ids.entry(id).or_insert(outcome),
+            None => self.lines.entry(number).or_insert(outcome),
+        };
+        // It may have failed in one file and have an answer in the other.
+        if outcome == Outcome::Answered {
+            *known = outcome;
         }
-        Ok(())
+        Ok(outcome)
     }
 }
 
@@ -72,12 +105,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens or creates a file, drops a last line that was cut off, and takes note of all others.
+    /// Opens or creates a file, drops a last line that was cut off and, with `retry_failed`, those of requests that
+    /// failed, and takes note of all others.
     ///
     /// # Errors
     ///
     /// If the file cannot be opened, another run writes it, or it has a line that is no answer.
-    pub fn open(path: &Path, answered: &mut Answered) -> Result<Output> {
+    pub fn open(path: &Path, retry_failed: bool, earlier: &mut Earlier) -> Result<Output> {
         let shown = path.display();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -88,9 +122,13 @@ impl Output {
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        let end = read(&file, answered).with_context(|| format!("cannot continue {shown}"))?;
+        let continued = || format!("cannot continue {shown}");
+        if retry_failed {
+            file = without_failed(file, path).with_context(continued)?;
+        }
+        let end = read(&file, |line| earlier.add(line).map(|_| ())).with_context(continued)?;
         let cut = file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0)));
-        cut.with_context(|| format!("cannot continue {shown}"))?;
+        cut.with_context(continued)?;
         Ok(Output {
             file,
             path: path.into(),
@@ -134,8 +172,34 @@ impl Output {
     }
 }
 
-/// Reads the lines of answers, and returns the end of the last whole one.
-fn read(file: &File, answered: &mut Answered) -> Result<u64> {
+/// Replaces a file of answers, in one step, by one without the lines of requests that failed.
+fn without_failed(file: File, path: &Path) -> Result<File> {
+    let path = path.canonicalize()?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let kept = tempfile::NamedTempFile::new_in(folder)?;
+    let mut out = BufWriter::new(kept.as_file());
+    let mut earlier = Earlier::default();
+    read(&file, |line| {
+        if earlier.add(line)? == Outcome::Answered {
+            out.write_all(line)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    out.flush()?;
+    drop(out);
+    kept.as_file()
+        .set_permissions(file.metadata()?.permissions())?;
+    kept.as_file().sync_all()?;
+    // Some file systems have no locks.
+    let _ = kept.as_file().try_lock();
+    drop(file);
+    Ok(kept.persist(path)?)
+}
+
+/// Passes on the whole lines of a file of answers, without their line breaks, and returns the end of the last one.
+fn read(mut file: &File, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+    file.rewind()?;
     let mut reader = BufReader::new(file);
     let (mut end, mut line) = (0, Vec::new());
     for number in 1.. {
@@ -147,8 +211,7 @@ fn read(file: &File, answered: &mut Answered) -> Result<u64> {
             }
             break;
         }
-        let added = answered.add(&line);
-        added.with_context(|| format!("line {number} is no answer of this command"))?;
+        take(&line).with_context(|| format!("line {number} is no answer of this command"))?;
         end += read as u64;
     }
     Ok(end)
@@ -166,9 +229,10 @@ mod tests {
         let last = "{\"id\":\"batch_req_2\",\"custom_id\":null}\n";
         for cut in 0..last.len() {
             std::fs::write(&path, format!("{whole}{}", &last[..cut])).unwrap();
-            let mut answered = Answered::default();
-            let mut output = Output::open(&path, &mut answered).unwrap();
-            assert!(answered.has_id("a") && !answered.has_line(2), "{cut}");
+            let mut earlier = Earlier::default();
+            let mut output = Output::open(&path, false, &mut earlier).unwrap();
+            assert_eq!(earlier.of_id("a"), Some(Outcome::Answered), "{cut}");
+            assert_eq!(earlier.of_line(2), None, "{cut}");
             output.write(last).unwrap();
             drop(output);
             assert_eq!(
@@ -176,10 +240,10 @@ mod tests {
                 format!("{whole}{last}")
             );
         }
-        let mut answered = Answered::default();
-        let first = Output::open(&path, &mut answered).unwrap();
-        assert!(answered.has_line(2));
-        let second = Output::open(&path, &mut answered).unwrap_err();
+        let mut earlier = Earlier::default();
+        let first = Output::open(&path, false, &mut earlier).unwrap();
+        assert!(earlier.of_line(2).is_some());
+        let second = Output::open(&path, false, &mut earlier).unwrap_err();
         assert!(second.to_string().contains("another"), "{second}");
         drop(first);
         for wrong in [
@@ -189,13 +253,46 @@ mod tests {
             "\0\0\0\n",
         ] {
             std::fs::write(&path, format!("{whole}{wrong}")).unwrap();
-            let error = Output::open(&path, &mut answered).unwrap_err();
-            assert!(format!("{error:#}").contains("line 2"), "{error:#}");
-            // The file stays as it is.
-            assert_eq!(
-                std::fs::read_to_string(&path).unwrap(),
-                format!("{whole}{wrong}")
-            );
+            for retry_failed in [false, true] {
+                let error = Output::open(&path, retry_failed, &mut earlier).unwrap_err();
+                assert!(format!("{error:#}").contains("line 2"), "{error:#}");
+                // The file stays as it is.
+                assert_eq!(
+                    std::fs::read_to_string(&path).unwrap(),
+                    format!("{whole}{wrong}")
+                );
+            }
         }
+    }
+
+    #[test]
+    fn lines_of_failed_requests_are_known_and_left_out_for_a_retry() {
+        let line = |number: u64, status: u16, error: &str| {
+            format!(
+                "{{\"id\":\"batch_req_{number}\",\"custom_id\":\"r{number}\",\
+                 \"response\":{{\"status_code\":{status},\"body\":{{}}}},\"error\":{error}}}\n"
+            )
+        };
+        let bad = "{\"id\":\"batch_req_4\",\"custom_id\":null,\"response\":null,\"error\":{}}\n";
+        let good = [line(1, 200, "null"), line(3, 201, "null")];
+        let failed = line(2, 400, "null");
+        let text = [&*good[0], &failed, &good[1], bad];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        std::fs::write(&path, text.concat() + "{\"id\"").unwrap();
+        let mut earlier = Earlier::default();
+        drop(Output::open(&path, false, &mut earlier).unwrap());
+        assert_eq!(earlier.of_id("r1"), Some(Outcome::Answered));
+        assert_eq!(earlier.of_id("r2"), Some(Outcome::Failed));
+        assert_eq!(earlier.of_line(4), Some(Outcome::Failed));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text.concat());
+        let mut earlier = Earlier::default();
+        let mut output = Output::open(&path, true, &mut earlier).unwrap();
+        assert_eq!(earlier.of_id("r3"), Some(Outcome::Answered));
+        assert_eq!((earlier.of_id("r2"), earlier.of_line(4)), (None, None));
+        let new = line(2, 200, "null");
+        output.write(&new).unwrap();
+        let expected = good.concat() + &new;
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
     }
 }

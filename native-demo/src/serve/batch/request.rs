@@ -7,13 +7,14 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     super::{error::ApiError, fields::Fields},
     input::Line,
-    output::{Answered, ID},
+    output::{Earlier, ID, Outcome},
 };
 
 /// The endpoints that a batch may call.
 const URLS: &[&str] = &[
     "/v1/chat/completions",
     "/v1/completions",
+    "/v1/responses",
     "/v1/embeddings",
     "/v1/rerank",
     "/v1/score",
@@ -38,8 +39,8 @@ pub struct Request {
 /// What becomes of a line of the input.
 #[derive(Debug)]
 pub enum Task {
-    /// It was answered by an earlier run.
-    Done,
+    /// It has a line of an earlier run.
+    Done(Outcome),
     /// It is no request: the line that says so.
     Bad(String),
     /// It is to be answered.
@@ -55,19 +56,19 @@ pub struct Reader {
 
 impl Reader {
     /// Returns what is to be done for a line. A line whose id another line had before is bad, under its number.
-    pub fn task(&mut self, line: &Line, answered: &Answered) -> Task {
+    pub fn task(&mut self, line: &Line, earlier: &Earlier) -> Task {
         let fields = match &line.bytes {
-            Some(bytes) => Fields::parse(bytes),
+            Some(bytes) => Fields::parse_named("the line", bytes),
             None => Err(ApiError::invalid("the line is too long")),
         };
         let id = fields.and_then(|fields| Ok((self.id(&fields)?, fields)));
-        let (id, fields) = match id {
-            Ok(found) => found,
-            Err(_) if answered.has_line(line.number) => return Task::Done,
-            Err(error) => return Task::Bad(refused(line.number, None, &error)),
+        let (id, fields) = match (id, earlier.of_line(line.number)) {
+            (Ok(found), _) => found,
+            (Err(_), Some(outcome)) => return Task::Done(outcome),
+            (Err(error), None) => return Task::Bad(refused(line.number, None, &error)),
         };
-        if answered.has_id(&id) {
-            return Task::Done;
+        if let Some(outcome) = earlier.of_id(&id) {
+            return Task::Done(outcome);
         }
         match request(line.number, &id, &fields) {
             Ok(request) => Task::Answer(request),
@@ -190,12 +191,19 @@ mod tests {
                 json!("body.stream"),
             ),
         ] {
-            match Reader::default().task(&line(7, &text), &Answered::default()) {
+            match Reader::default().task(&line(7, &text), &Earlier::default()) {
                 Task::Bad(answer) => {
                     let answer: Value = serde_json::from_str(&answer).unwrap();
                     assert_eq!(answer["id"], "batch_req_7");
                     assert_eq!(answer["custom_id"], id, "{text}");
                     assert_eq!(answer["error"]["param"], param, "{text}: {answer}");
+                    let message = answer["error"]["message"].as_str().unwrap();
+                    let is_broken = ["{", "[]"].contains(&text.as_str());
+                    assert_eq!(
+                        message.contains("the line is no JSON object"),
+                        is_broken,
+                        "{message}"
+                    );
                 }
                 task => panic!("{text}: {task:?}"),
             }
@@ -204,7 +212,7 @@ mod tests {
             number: 1,
             bytes: None,
         };
-        let task = Reader::default().task(&too_long, &Answered::default());
+        let task = Reader::default().task(&too_long, &Earlier::default());
         assert!(matches!(task, Task::Bad(_)), "{task:?}");
     }
 
@@ -213,23 +221,26 @@ mod tests {
         let text = json!({ "custom_id": "a", "method": "POST", "url": URLS[0], "body": {} });
         let text = text.to_string();
         let mut reader = Reader::default();
-        let mut answered = Answered::default();
+        let mut earlier = Earlier::default();
         assert!(matches!(
-            reader.task(&line(1, &text), &answered),
+            reader.task(&line(1, &text), &earlier),
             Task::Answer(_)
         ));
-        let Task::Bad(answer) = reader.task(&line(2, &text), &answered) else {
+        let Task::Bad(answer) = reader.task(&line(2, &text), &earlier) else {
             panic!("the second line of an id is bad");
         };
         // The next run skips both.
-        answered.add(answer.trim().as_bytes()).unwrap();
-        answered
+        earlier.add(answer.trim().as_bytes()).unwrap();
+        earlier
             .add(br#"{"id": "batch_req_1", "custom_id": "a"}"#)
             .unwrap();
         let mut reader = Reader::default();
-        for number in 1..=2 {
-            let task = reader.task(&line(number, &text), &answered);
-            assert!(matches!(task, Task::Done), "{task:?}");
+        for (number, expected) in [(1, Outcome::Answered), (2, Outcome::Failed)] {
+            let task = reader.task(&line(number, &text), &earlier);
+            assert!(
+                matches!(task, Task::Done(outcome) if outcome == expected),
+                "{task:?}"
+            );
         }
     }
 }

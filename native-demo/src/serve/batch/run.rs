@@ -1,8 +1,7 @@
 //! The run of a batch.
 
 use std::{
-    fs::File,
-    io::BufReader,
+    io::BufRead,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -16,7 +15,7 @@ use axum::{
 };
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use indicatif::ProgressBar;
+use indicatif::{HumanCount, ProgressBar};
 use serde_json::{Value, value::RawValue};
 use tokio::{task::JoinSet, time::timeout};
 use wisp_engine::Canceller;
@@ -24,10 +23,14 @@ use wisp_engine::Canceller;
 use super::{
     super::{listener, models::Models, options::Options, router::router, state::Server},
     input::{self, Lines},
-    output::{Answered, Output},
+    output::{Earlier, Outcome, Output},
     request::{Reader, Request, Task, answered},
 };
-use crate::{interrupt, open::progress_bar, output::message};
+use crate::{
+    interrupt,
+    output::message,
+    progress::{LineTimer, progress_bar},
+};
 
 /// The longest line of the input in bytes.
 const MAX_LINE: usize = 16 << 20;
@@ -50,6 +53,8 @@ pub struct BatchFiles {
     pub output: PathBuf,
     /// The answers to requests that failed; they are in the output too without it.
     pub errors: Option<PathBuf>,
+    /// Whether requests that failed in earlier runs are answered again.
+    pub retry_failed: bool,
 }
 
 /// An answer of the server.
@@ -64,7 +69,7 @@ struct Answer {
 ///
 /// # Errors
 ///
-/// If a file cannot be read or written, or the device of a model is lost.
+/// If a file cannot be read or written, the device of a model is lost, or requests failed, in this run or before.
 pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<()> {
     let mut batch = Batch::open(files)?;
     let total = input::count(&files.input, MAX_LINE);
@@ -85,6 +90,7 @@ pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<
     let service = TowerToHyperService::new(router(server));
     batch.bar = progress_bar("{bar:32} {pos}/{len} requests {per_sec} {eta}");
     batch.bar.set_length(total.unwrap_or_default());
+    batch.lines_due = LineTimer::start();
     let canceller = Canceller::new();
     interrupt::begin(canceller.clone());
     let runtime = listener::runtime()?;
@@ -94,17 +100,28 @@ pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<
     let synced = batch.sync();
     batch.bar.finish_and_clear();
     batch.report(canceller.is_cancelled());
-    result.and(synced)
+    result.and(synced)?;
+    let failed = batch.counts.failed + batch.counts.failed_before;
+    if failed > 0 && !canceller.is_cancelled() {
+        let answers = files.errors.as_ref().unwrap_or(&files.output);
+        bail!(
+            "{failed} of the requests failed, as {} says; --retry-failed tries them again",
+            answers.display()
+        );
+    }
+    Ok(())
 }
 
 struct Batch {
-    lines: Lines<BufReader<File>>,
+    lines: Lines<Box<dyn BufRead>>,
     reader: Reader,
-    /// What earlier runs have answered.
-    before: Answered,
+    /// What became of requests in earlier runs.
+    earlier: Earlier,
     output: Output,
     errors: Option<Output>,
     bar: ProgressBar,
+    /// When lines say how far the batch is.
+    lines_due: LineTimer,
     counts: Counts,
 }
 
@@ -112,23 +129,25 @@ struct Batch {
 struct Counts {
     answered: u64,
     failed: u64,
-    before: u64,
+    answered_before: u64,
+    failed_before: u64,
 }
 
 impl Batch {
     fn open(files: &BatchFiles) -> Result<Batch> {
         let lines = Lines::open(&files.input, MAX_LINE)?;
-        let mut before = Answered::default();
-        let output = Output::open(&files.output, &mut before)?;
-        let errors = files.errors.as_deref();
-        let errors = errors.map(|path: &Path| Output::open(path, &mut before));
+        let mut earlier = Earlier::default();
+        let mut open = |path: &Path| Output::open(path, files.retry_failed, &mut earlier);
+        let output = open(&files.output)?;
+        let errors = files.errors.as_deref().map(open);
         Ok(Batch {
             lines,
             reader: Reader::default(),
-            before,
             output,
             errors: errors.transpose()?,
+            earlier,
             bar: ProgressBar::hidden(),
+            lines_due: LineTimer::start(),
             counts: Counts::default(),
         })
     }
@@ -144,6 +163,7 @@ impl Batch {
         let mut running = JoinSet::new();
         let mut has_more = true;
         while !canceller.is_cancelled() {
+            self.report_progress();
             while has_more && running.len() < window && !canceller.is_cancelled() {
                 has_more = match self.next()? {
                     Some(request) => {
@@ -165,10 +185,13 @@ impl Batch {
     /// Returns the next request to answer, and answers the lines before it that are none.
     fn next(&mut self) -> Result<Option<Request>> {
         while let Some(line) = self.lines.next().context("cannot read the input")? {
-            match self.reader.task(&line, &self.before) {
+            match self.reader.task(&line, &self.earlier) {
                 Task::Answer(request) => return Ok(Some(request)),
-                Task::Done => {
-                    self.counts.before += 1;
+                Task::Done(outcome) => {
+                    match outcome {
+                        Outcome::Answered => self.counts.answered_before += 1,
+                        Outcome::Failed => self.counts.failed_before += 1,
+                    }
                     self.bar.inc(1);
                 }
                 Task::Bad(answer) => self.write(&answer, true)?,
@@ -219,17 +242,34 @@ impl Batch {
         self.errors.as_mut().map_or(Ok(()), Output::sync)
     }
 
+    /// Says from time to time how far the batch is, where no bar does.
+    fn report_progress(&mut self) {
+        if !self.lines_due.is_due() {
+            return;
+        }
+        let done = HumanCount(self.bar.position());
+        match self.bar.length().filter(|total| *total > 0) {
+            Some(total) => message!("{done} of {} requests", HumanCount(total)),
+            None => message!("{done} requests"),
+        }
+    }
+
     fn report(&self, is_cancelled: bool) {
         let Counts {
             answered,
             failed,
-            before,
+            answered_before,
+            failed_before,
         } = self.counts;
+        let before = match failed_before {
+            0 => format!("{answered_before} answered before"),
+            _ => format!("{answered_before} answered before, {failed_before} failed before"),
+        };
         let rest = match is_cancelled {
             true => "; the same command answers the rest",
             false => "",
         };
-        message!("{answered} answered, {failed} failed, {before} answered before{rest}");
+        message!("{answered} answered, {failed} failed, {before}{rest}");
     }
 }
 

@@ -24,7 +24,10 @@ fn a_downloaded_model_runs_without_the_hub() {
     // The cache is used when the hub cannot be reached.
     let mut gone = command(&hub, home.path(), "org/tiny", &[]);
     gone.env("HF_ENDPOINT", "http://127.0.0.1:9");
-    assert_eq!(tokens(run_command(gone, "")), expected());
+    let gone = run_command(gone, "");
+    let note = "org/tiny is read from the cache, because http://127.0.0.1:9 cannot be reached";
+    assert!(gone.stderr.contains(note), "{}", gone.stderr);
+    assert_eq!(tokens(gone), expected());
     let again = generate(&hub, home.path(), "org/tiny", &["--force-download"]);
     assert_eq!(tokens(again), expected());
     assert_eq!(gets(), 2);
@@ -41,6 +44,40 @@ fn offline_runs_refuse_models_that_are_not_cached() {
         "{line}"
     );
     assert!(hub.requests("").is_empty());
+}
+
+/// What the cache lacks may well be in the repository.
+#[test]
+fn errors_do_not_take_the_cache_for_the_repository() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.add("org/tiny", "tiny-F16.gguf", TINY);
+    let flags = ["--weight-path", "tiny-Q8_0.gguf"];
+    generate(&hub, home.path(), "org/tiny", &flags).succeeded();
+    let cache = home.path().join("hub").display().to_string();
+    for (model, missing) in [
+        ("org/tiny:f16", "a model in float16"),
+        ("org/tiny:tiny-F16.gguf", "the file \"tiny-F16.gguf\""),
+    ] {
+        let command = || command(&hub, home.path(), model, &[]);
+        let mut offline = command();
+        offline.env("HF_HUB_OFFLINE", "1");
+        let line = run_command(offline, "").failed(model);
+        let reason = "HF_HUB_OFFLINE forbids downloads; the cache has tiny-Q8_0.gguf";
+        for word in [missing, "is not in the cache", &cache, reason] {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+        let mut gone = command();
+        gone.env("HF_ENDPOINT", "http://127.0.0.1:9");
+        let stderr = run_command(gone, "").stderr;
+        for word in [
+            missing,
+            "is not in the cache",
+            "cannot be reached",
+            "refused",
+        ] {
+            assert!(stderr.contains(word), "{word}: {stderr}");
+        }
+    }
 }
 
 #[test]
@@ -68,13 +105,16 @@ fn list_shows_the_cached_models() {
 fn concurrent_processes_download_a_file_once() {
     let (hub, home) = (tiny_hub(), home());
     hub.inject("GET /org", Fault::Slow(Duration::from_micros(200)), 1);
-    let run = || tokens(generate(&hub, home.path(), "org/tiny", &[]));
-    std::thread::scope(|scope| {
+    let run = || generate(&hub, home.path(), "org/tiny", &[]);
+    let runs = std::thread::scope(|scope| {
         let all = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
-        for one in all {
-            assert_eq!(one.join().expect("no panic"), expected());
-        }
+        all.map(|one| one.join().expect("no panic"))
     });
+    let waiting = "waiting for another process that downloads tiny-Q8_0.gguf";
+    assert!(runs.iter().any(|run| run.stderr.contains(waiting)));
+    for run in runs {
+        assert_eq!(tokens(run), expected());
+    }
     assert_eq!(hub.requests("GET /org").len(), 1);
     assert_eq!(partials(home.path()), [0; 0]);
 }

@@ -13,6 +13,14 @@ fn one_of_several_gguf_files_is_chosen_by_encoding() {
     ] {
         hub.add("org/many", name, TINY);
     }
+    for name in [
+        "m-Q4_K_L.gguf",
+        "m-Q4_K_M.gguf",
+        "m-UD-Q4_K_XL.gguf",
+        "m-Q4_K_S.gguf",
+    ] {
+        hub.add("org/kinds", name, TINY);
+    }
     hub.add("org/two", "a.gguf", TINY)
         .add("org/two", "b.gguf", TINY);
     for (model, file) in [
@@ -20,6 +28,10 @@ fn one_of_several_gguf_files_is_chosen_by_encoding() {
         ("org/many:q8_0", "m-Q8_0.gguf"),
         ("org/many:Q8_0", "m-Q8_0.gguf"),
         ("org/many:m-Q4_K_S.gguf", "m-Q4_K_S.gguf"),
+        ("org/kinds:Q4_K_S", "m-Q4_K_S.gguf"),
+        ("org/kinds:q4_k_l", "m-Q4_K_L.gguf"),
+        ("org/kinds:UD-Q4_K_XL", "m-UD-Q4_K_XL.gguf"),
+        ("org/kinds:q4_k", "m-Q4_K_M.gguf"),
         ("org/many:float16", "sub/m-F16.gguf"),
         ("org/two:b.gguf", "b.gguf"),
     ] {
@@ -31,6 +43,11 @@ fn one_of_several_gguf_files_is_chosen_by_encoding() {
             snapshot(home.path(), repo).join(file).exists(),
             "{model}: {file}"
         );
+    }
+    // Without a file of this kind, another one is used and named.
+    let run = generate(&hub, home.path(), "org/many:Q4_K_L", &[]).succeeded();
+    for word in ["Q4_K_L", "m-Q4_K_M.gguf is used instead"] {
+        assert!(run.stderr.contains(word), "{}", run.stderr);
     }
     let flags = ["--weight-path", "m-Q8_0.gguf"];
     assert_eq!(
@@ -213,6 +230,23 @@ fn access_tokens_come_from_the_environment_or_a_file() {
             Some("Bearer hf_variable"),
             "{request:?}"
         );
+    }
+}
+
+#[test]
+fn log_never_shows_the_bytes_of_requests() {
+    let (hub, home) = (tiny_hub(), home());
+    for filter in [
+        "ureq=trace,ureq_proto=trace",
+        "ureq_proto::util=trace,ureq=trace",
+    ] {
+        let mut command = command(&hub, home.path(), "org/tiny", &[]);
+        command.env("HF_TOKEN", "hf_secret").env("WISP_LOG", filter);
+        let stderr = run_command(command, "").succeeded().stderr;
+        assert!(stderr.contains("ureq"), "nothing is logged");
+        for word in ["ureq_proto::util", "secret"] {
+            assert!(!stderr.contains(word), "{word}: {stderr}");
+        }
     }
 }
 

@@ -36,11 +36,11 @@ fn a_later_run_resumes_a_partial_download() {
     let (hub, home) = (tiny_hub(), home());
     hub.inject("GET /org", Fault::Disconnect(100_000), 1);
     hub.inject("GET /org", Fault::Disconnect(0), usize::MAX);
-    let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a connection that breaks");
-    assert!(
-        line.contains("tiny-Q8_0.gguf") && line.contains("100000"),
-        "{line}"
-    );
+    let line = run_command(hasty(&hub, home.path()), "").failed("a connection that breaks");
+    let kept = format!("100000 of {} bytes of tiny-Q8_0.gguf are kept", TINY.len());
+    for word in ["the connection to", "broke", &kept, "try again"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
     assert_eq!(partials(home.path()), [100_000]);
     assert!(!snapshot(home.path(), "org/tiny").exists());
     hub.clear_faults();
@@ -57,6 +57,21 @@ fn a_later_run_resumes_a_partial_download() {
             .as_ref()
             .is_some_and(|range| range.starts_with("bytes=100000-"))
     );
+}
+
+/// Standard error is no terminal here, so that no bar shows the progress.
+#[test]
+fn a_long_download_is_reported_in_lines() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Slow(Duration::from_millis(2)), 1);
+    let run = generate(&hub, home.path(), "org/tiny", &[]).succeeded();
+    for words in [
+        "downloading tiny-Q8_0.gguf: ",
+        " of 3.7 MiB",
+        "downloaded tiny-Q8_0.gguf, 3.7 MiB",
+    ] {
+        assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
+    }
 }
 
 #[test]
@@ -81,15 +96,42 @@ fn a_response_with_too_many_bytes_is_refused() {
     assert!(!snapshot(home.path(), "org/tiny").exists());
 }
 
-#[test]
-fn a_silent_hub_times_out() {
-    let (hub, home) = (tiny_hub(), home());
-    hub.inject("GET /org", Fault::Slow(Duration::from_secs(30)), 1);
-    let mut command = command(&hub, home.path(), "org/tiny", &[]);
+/// Returns a command that continues a broken transfer for two or three seconds only.
+fn hasty(hub: &Hub, home: &Path) -> Command {
+    let mut command = command(hub, home, "org/tiny", &[]);
     command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
-    let line = run_command(command, "").failed("silence");
-    assert!(line.contains("HF_HUB_DOWNLOAD_TIMEOUT"), "{line}");
-    assert_eq!(partials(home.path()), [1024]);
+    command
+}
+
+#[test]
+fn a_hub_that_falls_silent_is_asked_again() {
+    let (hub, home) = (tiny_hub(), home());
+    let silence = || Fault::Slow(Duration::from_secs(30));
+    hub.inject("GET /org", silence(), 1);
+    let run = run_command(hasty(&hub, home.path()), "");
+    assert_eq!(tokens(run), expected());
+    let ranges = hub.requests("GET /org").into_iter().map(|r| r.range);
+    let rest = format!("bytes=1024-{}", TINY.len() - 1);
+    assert_eq!(ranges.collect::<Vec<_>>(), [None, Some(rest)]);
+    // It stays silent.
+    let home = self::home();
+    hub.inject("GET /org", silence(), usize::MAX);
+    let line = run_command(hasty(&hub, home.path()), "").failed("silence");
+    for word in ["HF_HUB_DOWNLOAD_TIMEOUT", "are kept", "try again"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    assert!(partials(home.path())[0] >= 1024);
+}
+
+/// The hub is busy or gone for a second, in the middle of a file.
+#[test]
+fn an_outage_within_a_file_is_sat_out() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", Fault::Disconnect(0), 4);
+    let run = run_command(hasty(&hub, home.path()), "");
+    assert_eq!(tokens(run), expected());
+    assert_eq!(hub.requests("GET /org").len(), 6);
 }
 
 #[cfg(unix)]

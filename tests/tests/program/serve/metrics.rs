@@ -88,6 +88,10 @@ fn metrics_of_vllm_have_its_names_and_labels() {
         server.metric(&format!("vllm:time_to_first_token_seconds_count{own}")),
         3.0
     );
+    let generated = "request_generation_tokens_sum";
+    assert_eq!(server.metric(&format!("vllm:{generated}{own}")), 24.0);
+    let own_lengths = "wisp_output_length_tokens_sum{model=\"wisp-tiny\"}";
+    assert_eq!(server.metric(own_lengths), 16.0);
     let prompt = server.metric(&format!("vllm:prompt_tokens_total{own}"));
     assert_eq!(
         server.metric(&format!("vllm:prefix_cache_queries_total{own}")),
@@ -105,6 +109,9 @@ fn metrics_of_vllm_have_its_names_and_labels() {
         "prefix_cache_hits_total",
         "prompt_tokens_total",
         "generation_tokens_total",
+        "request_queue_time_seconds_bucket",
+        "request_prompt_tokens_bucket",
+        "request_generation_tokens_bucket",
         "time_to_first_token_seconds_bucket",
         "time_per_output_token_seconds_bucket",
         "inter_token_latency_seconds_bucket",

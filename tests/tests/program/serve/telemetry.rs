@@ -45,11 +45,58 @@ fn collector() -> (String, std::sync::mpsc::Receiver<(String, Vec<u8>)>) {
     (address, receiver)
 }
 
+/// Returns whether the program sends traces.
+fn has_traces() -> bool {
+    let help = run(["serve", "--help"]).succeeded().stdout;
+    let has_traces = help.contains("--otlp-endpoint");
+    if !has_traces {
+        println!("skipped: the program is built without the feature otel");
+    }
+    has_traces
+}
+
+#[test]
+fn lost_traces_are_reported_once_a_minute() {
+    if !has_traces() {
+        return;
+    }
+    let address = "http://127.0.0.1:9/v1/traces";
+    let server = Server::start_with(&["--otlp-endpoint", address], |command| {
+        command.env("OTEL_BSP_SCHEDULE_DELAY", "50");
+        command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    });
+    server.wait_until_ready();
+    for _ in 0..3 {
+        server.json("/v1/completions", &completion(&json!({ "max_tokens": 1 })));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let errors = server.kill();
+    let lost = format!("traces are lost: {address}: ");
+    assert_eq!(errors.matches(&lost).count(), 1, "{errors}");
+    assert!(
+        errors.contains("OTEL_EXPORTER_OTLP_PROTOCOL=grpc"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn no_traces_are_sent_if_the_environment_forbids_it() {
+    if !has_traces() {
+        return;
+    }
+    let (address, received) = collector();
+    let server = Server::start_with(&["--otlp-endpoint", &address], |command| {
+        command.env("OTEL_BSP_SCHEDULE_DELAY", "50");
+        command.env("OTEL_SDK_DISABLED", "true");
+    });
+    server.wait_until_ready();
+    server.json("/v1/completions", &completion(&json!({ "max_tokens": 1 })));
+    assert!(received.recv_timeout(Duration::from_secs(1)).is_err());
+}
+
 #[test]
 fn a_span_of_a_request_arrives_at_the_collector() {
-    let help = run(["serve", "--help"]).succeeded().stdout;
-    if !help.contains("--otlp-endpoint") {
-        println!("skipped: the program is built without the feature otel");
+    if !has_traces() {
         return;
     }
     let (address, received) = collector();
@@ -67,7 +114,7 @@ fn a_span_of_a_request_arrives_at_the_collector() {
     let trace: Vec<u8> = (0..16)
         .map(|at| u8::from_str_radix(&trace[2 * at..2 * at + 2], 16).expect("a byte"))
         .collect();
-    // The spans of other requests, such as those that ask whether the server is ready, may come first.
+    // The spans of requests that came while the server was loading may come first.
     let (head, body) = loop {
         let sent = received
             .recv_timeout(Duration::from_secs(30))
@@ -84,7 +131,11 @@ fn a_span_of_a_request_arrives_at_the_collector() {
     for part in [
         "POST /v1/completions",
         "my-id",
+        "gen_ai.operation.name",
+        "text_completion",
+        "gen_ai.provider.name",
         "gen_ai.request.model",
+        "gen_ai.response.model",
         "wisp-tiny",
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.output_tokens",
