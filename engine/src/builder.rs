@@ -234,7 +234,7 @@ impl ModelBuilder {
     /// Sets the number of prompt positions whose logits are computed at the same time, 1 by default. A
     /// larger number makes [`Model::logits`](crate::Model::logits) and prompt log-probabilities
     /// faster, and takes memory for one row of vocabulary-size logits per position: fewer positions if
-    /// that would be more than 1/64 of the memory.
+    /// that would be more than 1/64 of the memory, as far as it is known.
     pub fn logit_rows(mut self, rows: u64) -> ModelBuilder {
         self.logit_rows = rows;
         self

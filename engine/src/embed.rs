@@ -89,7 +89,7 @@ impl Embedder {
         Ok(tokenizer.tokenize_all(texts, self.options.truncate)?)
     }
 
-    /// Computes an embedding of each text.
+    /// Computes an embedding of each text. The thread that polls tokenizes them first.
     ///
     /// # Errors
     ///

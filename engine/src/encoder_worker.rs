@@ -25,13 +25,12 @@ struct EncoderQueue {
     /// The job that did not fit the last group.
     held: Option<EncoderJob>,
     max_texts: u64,
-    max_tokens: u64,
 }
 
 impl EncoderQueue {
-    /// Waits for a job, and returns it with those behind it that fit the same batch. Jobs whose callers have gone are
-    /// dropped. Returns `None` when all senders are dropped.
-    async fn next_group(&mut self) -> Option<Vec<EncoderJob>> {
+    /// Waits for a job, and returns it with those behind it that fit the same batch of `max_tokens` tokens. Jobs whose
+    /// callers have gone are dropped. Returns `None` when all senders are dropped.
+    async fn next_group(&mut self, max_tokens: u64) -> Option<Vec<EncoderJob>> {
         let first = loop {
             let job = match self.held.take() {
                 Some(job) => job,
@@ -56,7 +55,7 @@ impl EncoderQueue {
             let [more_texts, more_tokens] = size(&job.request);
             texts += more_texts;
             tokens += more_tokens;
-            let fits = texts <= self.max_texts && tokens <= self.max_tokens;
+            let fits = texts <= self.max_texts && tokens <= max_tokens;
             if !fits || job.request.is_scored() != is_scored {
                 self.held = Some(job);
                 break;
@@ -80,10 +79,9 @@ pub(crate) fn start_encoder(
         receiver,
         held: None,
         max_texts: encoder.limits().max_batch,
-        max_tokens: encoder.limits().max_step_tokens,
     };
     let ended = spawn_until(async move {
-        while let Some(group) = queue.next_group().await {
+        while let Some(group) = queue.next_group(encoder.batch_tokens()).await {
             let parts = group
                 .into_iter()
                 .map(|job| (job.request, (job.before, job.sender)));
@@ -115,7 +113,6 @@ mod tests {
             receiver,
             held: None,
             max_texts: 4,
-            max_tokens: 10,
         };
         let states = |lengths: &[usize]| {
             let texts = lengths.iter().map(|length| vec![0; *length]);
@@ -146,7 +143,7 @@ mod tests {
         drop(gone);
         drop(sender);
         let mut groups = Vec::new();
-        while let Some(group) = pollster::block_on(queue.next_group()) {
+        while let Some(group) = pollster::block_on(queue.next_group(10)) {
             groups.push(group.len());
         }
         assert_eq!(groups, [2, 1, 1, 1, 1]);

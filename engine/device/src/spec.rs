@@ -19,8 +19,8 @@ use crate::{DeviceError, text::serde_as_text};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// The best real GPU if there is one, else the host. Software adapters and OpenGL are used only if they
-    /// are asked for by interface.
+    /// The best real GPU if there is one, else the host. Software adapters, OpenGL, and DX12 without `dxcompiler.dll` are
+    /// used only if they are asked for by interface.
     #[default]
     Auto,
     /// One adapter of an interface.

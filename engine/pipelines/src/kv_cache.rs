@@ -482,6 +482,25 @@ mod tests {
     }
 
     #[test]
+    fn long_prompts_leave_snapshots_on_their_way() {
+        let pool = PagePool::new(6, 24)
+            .with_prefix_caching(true)
+            .with_snapshots(2, 4);
+        let mut table = BlockTable::default();
+        let mut next = |computed, known| {
+            table.known = known;
+            pool.next_snapshot(&table, 20_000, computed)
+        };
+        // 8,192 is no multiple of 24.
+        assert_eq!(next(0, 0), Some(8_208));
+        assert_eq!(next(0, 2), Some(48));
+        assert_eq!(next(48, 2), Some(8_208));
+        assert_eq!(next(8_208, 2), Some(16_416));
+        assert_eq!(next(16_416, 2), Some(19_992));
+        assert_eq!(next(19_992, 2), None);
+    }
+
+    #[test]
     fn the_longest_unused_goes_first() {
         let mut pool = PagePool::new(3, 2).with_prefix_caching(true);
         let hold = |pool: &mut PagePool, tokens: &[u32]| {

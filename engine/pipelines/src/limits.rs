@@ -60,6 +60,8 @@ pub struct ModelLimits {
     pub max_prefill: u64,
     /// Tokens per step; at least `max_batch`.
     pub max_step_tokens: u64,
+    /// The most tokens of prompts in one step; 0: as many as the step has room for.
+    pub max_prompt_tokens: u64,
     /// Tokens per step whose logits are computed; at least `max_batch`.
     pub max_logit_rows: u64,
     /// Positions per page of the KV cache.
@@ -106,6 +108,7 @@ impl Default for ModelLimits {
             max_batch: 1,
             max_prefill: 32,
             max_step_tokens: 512,
+            max_prompt_tokens: 0,
             max_logit_rows: 1,
             page_size: 32,
             pages: 0,

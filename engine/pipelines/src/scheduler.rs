@@ -211,6 +211,9 @@ impl Scheduler {
         self.make_room();
         let mut budget = self.limits.max_step_tokens as usize;
         let mut prompt_budget = self.pace.prompt_tokens();
+        if self.limits.max_prompt_tokens > 0 {
+            prompt_budget = prompt_budget.min(self.limits.max_prompt_tokens as usize);
+        }
         // Decoding sequences come first, because their readers wait for each token.
         let (decoding, prefilling): (Vec<usize>, Vec<usize>) =
             (0..self.running.len()).partition(|at| self.running[*at].missing() == 1);
@@ -246,6 +249,9 @@ impl Scheduler {
                 rows -= len - 1;
             }
             if len > 0 {
+                if !sequence.has_run {
+                    self.waiting.settle(sequence.client, sequence.unshared());
+                }
                 sequences.push(sequence.part(len, steps, &mut self.pool));
                 budget -= len;
             }
@@ -337,15 +343,10 @@ impl Scheduler {
                 break;
             }
             self.refused = None;
-            // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
-            let hits = found.min(next.prompt_tokens);
-            // Not again after a preemption.
-            if next.prefix_hit.is_none() {
-                self.pool.count_hits(next.prompt_tokens, hits);
-            }
             self.free_slots.pop();
-            let computed = next.prompt_tokens - hits;
+            let computed = next.prompt_tokens.saturating_sub(found);
             if let Some(mut sequence) = self.waiting.pop(computed) {
+                let is_new = sequence.prefix_hit.is_none();
                 sequence.slot = slot;
                 sequence.state = match found {
                     0 => None,
@@ -353,8 +354,18 @@ impl Scheduler {
                 };
                 sequence.table = table;
                 sequence.cached = found;
-                sequence.prefix_hit.get_or_insert(hits);
                 sequence.in_sampler = false;
+                // Not again after a preemption.
+                if !sequence.has_run {
+                    let more = sequence.add_hits();
+                    match is_new {
+                        true => self.pool.count_hits(sequence.prompt_tokens, more),
+                        false => {
+                            self.pool.count_hits(0, more);
+                            self.waiting.refund(sequence.client, more);
+                        }
+                    }
+                }
                 self.running.push(sequence);
             }
         }
@@ -470,7 +481,7 @@ impl Scheduler {
     fn end(&mut self, at: usize) {
         let mut ended = self.running.remove(at);
         self.retire(&mut ended);
-        self.waiting.end(ended.client);
+        self.waiting.end(&ended);
     }
 }
 

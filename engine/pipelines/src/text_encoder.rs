@@ -295,6 +295,13 @@ impl TextEncoder {
         pollster::block_on(self.encode(texts, options))
     }
 
+    /// Returns the number of tokens that the next batch takes at most, unless its first text has more: as many as the device
+    /// computes in about a second, within the limits.
+    pub fn batch_tokens(&self) -> u64 {
+        let paced = self.pace.prompt_tokens() as u64;
+        paced.min(self.limits.max_step_tokens)
+    }
+
     /// Returns how many of the first texts the next batch takes.
     fn next_batch<T: AsRef<[u32]>>(&self, texts: &[T]) -> usize {
         batch_len(&self.limits, self.pace.prompt_tokens() as u64, texts)

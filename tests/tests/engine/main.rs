@@ -12,6 +12,7 @@ mod debugging;
 mod device;
 mod devices;
 mod dispatches;
+mod encode_requests;
 mod facade;
 mod forged;
 mod graph;

@@ -5,7 +5,7 @@ mod threads;
 
 use std::{
     ops::Range,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use wisp_host::{Args, Binding, HostBuffer, OutOfBounds, Twin, twin};
@@ -31,14 +31,16 @@ pub(crate) struct HostDevice {
     num_threads: usize,
     /// `None` within on a target without threads.
     threads: OnceLock<Option<Arc<Threads>>>,
+    /// Held while a record runs: other devices take turns within it, but not what may use the same buffers.
+    recording: Mutex<()>,
 }
 
-/// Returns the number of threads that stands for `num_threads` (0: one for each core).
+/// Returns the number of threads that stands for `num_threads` (0: what `RAYON_NUM_THREADS` says, or one for each core).
 fn thread_count(num_threads: usize) -> usize {
-    match num_threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        given => given,
-    }
+    let set = || std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok();
+    let given = Some(num_threads).filter(|count| *count > 0);
+    let given = given.or_else(|| set().filter(|count| *count > 0));
+    given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Describes the host with this many threads (0: one for each core).
@@ -61,6 +63,7 @@ impl HostDevice {
             info: info(num_threads),
             num_threads,
             threads: OnceLock::new(),
+            recording: Mutex::default(),
         }
     }
 
@@ -214,10 +217,17 @@ impl Backend for HostDevice {
     }
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
-        let run_all = || dispatches.iter().try_for_each(run);
-        match self.threads()? {
-            Some(threads) => threads.run(run_all).map_err(|e| self.no_threads(e))?,
-            None => run_all(),
+        let threads = self.threads()?;
+        // Poisoning is harmless: it guards nothing by itself.
+        let _alone = self
+            .recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match threads {
+            Some(threads) => threads
+                .run(dispatches, run)
+                .map_err(|e| self.no_threads(e))?,
+            None => dispatches.iter().try_for_each(run),
         }
     }
 

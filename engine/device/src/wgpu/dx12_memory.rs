@@ -12,5 +12,5 @@ pub(super) fn free(adapter: &wgpu::Adapter) -> Option<u64> {
         .raw_adapter()
         .query_video_memory_info(Default::default());
     let memory = memory.ok()?;
-    Some(memory.Budget.saturating_sub(memory.CurrentUsage)).filter(|left| *left > 0)
+    (memory.Budget > 0).then(|| memory.Budget.saturating_sub(memory.CurrentUsage))
 }

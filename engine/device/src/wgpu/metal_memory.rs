@@ -10,8 +10,6 @@ pub(super) fn free(device: &wgpu::Device) -> Option<u64> {
     let device = unsafe { device.as_hal::<Metal>() }?;
     let device = device.raw_device();
     let allocated = device.currentAllocatedSize() as u64;
-    let left = device
-        .recommendedMaxWorkingSetSize()
-        .saturating_sub(allocated);
-    Some(left).filter(|left| *left > 0)
+    let most = device.recommendedMaxWorkingSetSize();
+    (most > 0).then(|| most.saturating_sub(allocated))
 }

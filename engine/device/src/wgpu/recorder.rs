@@ -11,7 +11,7 @@ const MAX_DISPATCHES: usize = 2048;
 
 /// Recorded floating-point operations after which dispatches are submitted. Drivers reset a device that
 /// takes too long for a submission (Windows after 2 seconds, AMD's on Linux after 10), and slow adapters do
-/// 1e11 operations in a second. A decode step has fewer, except with the largest models and batches.
+/// 1e11 operations in a second. A decode step of one sequence has fewer, except with the largest models.
 const MAX_OPERATIONS: u64 = 100_000_000_000;
 
 /// How much a submission has to do.

@@ -30,14 +30,16 @@ pub(super) fn free(device: &wgpu::Device) -> Option<u64> {
         .iter()
         .zip(0..properties.memory_heap_count);
     let own = heaps.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-    let left = own.map(|(_, i)| {
-        let (budget, used) = (
+    let (mut most, mut left) = (0, 0);
+    for (_, i) in own {
+        let (heap_most, used) = (
             budget.heap_budget[i as usize],
             budget.heap_usage[i as usize],
         );
-        budget.saturating_sub(used)
-    });
-    Some(left.fold(0, u64::saturating_add)).filter(|left| *left > 0)
+        most = heap_most.saturating_add(most);
+        left = heap_most.saturating_sub(used).saturating_add(left);
+    }
+    (most > 0).then_some(left)
 }
 
 #[cfg(test)]

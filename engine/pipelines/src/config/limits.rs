@@ -36,10 +36,9 @@ impl PipelineConfig {
             }
         };
         let max_batch = max_batch.max(1);
+        let chunk = self.prefill_chunk_size.max(1).min(max_length);
         // Prompts have room for a chunk even if every other sequence decodes a token in the step.
-        let max_step_tokens = self
-            .prefill_chunk_size
-            .min(max_length)
+        let max_step_tokens = chunk
             .saturating_add(max_batch - 1)
             .checked_next_multiple_of(self.pad_to_multiple_of.max(1))
             .unwrap_or(u64::MAX);
@@ -51,6 +50,7 @@ impl PipelineConfig {
             max_batch,
             max_prefill: self.max_ce_batch_size.clamp(1, max_batch),
             max_step_tokens,
+            max_prompt_tokens: chunk,
             max_logit_rows: echoed.max(max_batch),
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
             max_steps: self.max_num_steps.unwrap_or(0),
@@ -115,6 +115,7 @@ mod tests {
             };
             let limits = config.limits(&spec(), &Capabilities::HOST).unwrap();
             assert_eq!(limits.max_step_tokens, tokens);
+            assert_eq!(limits.max_prompt_tokens, 512);
         }
     }
 

@@ -73,6 +73,10 @@ fn drop_snapshots(
     }
 }
 
+/// The share of the memory, as a divisor, that a KV cache leaves when it grows into memory which nothing else needs: for
+/// what drivers allocate later, such as the graphs of CUDA.
+const RESERVE_SHARE: u64 = 32;
+
 /// Adds as many of `extra` pages to the KV cache as fit into `spare` bytes.
 fn add_pages(limits: ModelLimits, extra: u64, page_bytes: u64, spare: u64) -> ModelLimits {
     // Where every layer has a ring, pages take no memory and hold nothing.
@@ -107,7 +111,7 @@ pub(super) fn fit_memory(
             limits,
             extra,
             bytes_of(1),
-            memory - needs.total(),
+            (memory - memory / RESERVE_SHARE).saturating_sub(needs.total()),
         ));
     }
     let pages = bytes_of(limits.total_pages());

@@ -5,6 +5,9 @@ use super::{
     snapshots::{Row, Snapshots},
 };
 
+/// The tokens of a long prompt between two snapshots.
+const SPACING: usize = 8192;
+
 impl PagePool {
     /// Returns the same pool with `count` rows for snapshots, from `first_row` on. Prefixes are then reused
     /// only up to pages with a snapshot.
@@ -27,7 +30,8 @@ impl PagePool {
     ///
     /// It leaves one where the prefix ends that the cache knew of it: others are likely to share just this prefix, as
     /// prompts do that begin with the same instructions. It leaves another one at the last page that its prompt fills
-    /// before its last token, for prompts that repeat or continue it.
+    /// before its last token, for prompts that repeat or continue it, and long prompts leave some before, so that one that
+    /// is interrupted need not begin again.
     pub fn next_snapshot(
         &self,
         table: &BlockTable,
@@ -38,7 +42,11 @@ impl PagePool {
             return None;
         }
         let page = self.page_size as usize;
-        let ends = [table.known, prompt.saturating_sub(1) / page].map(|pages| pages * page);
+        let [known, last] =
+            [table.known, prompt.saturating_sub(1) / page].map(|pages| pages * page);
+        let spacing = SPACING.next_multiple_of(page);
+        let between = (computed / spacing + 1) * spacing;
+        let ends = [known, between.min(last), last];
         ends.into_iter().filter(|end| *end > computed).min()
     }
 

@@ -7,7 +7,7 @@
 //!
 //! A prompt leaves snapshots only where they are likely to be of use, so that a long one does not take all rows: at the
 //! last whole page before its last token, and where the pages that the cache knows of its prefix end, because what two
-//! prompts have in common a third one is likely to have too. Its chunks end there.
+//! prompts have in common a third one is likely to have too; and every few thousand tokens. Its chunks end there.
 //!
 //! A row is reused when nothing holds it: neither a page nor a sequence that has yet to read it. Batches run
 //! in the order in which they are scheduled, so a row may be written by any batch after the one that reads it.

@@ -171,6 +171,31 @@ fn a_client_that_returns_has_no_claim_to_the_time_of_its_absence() -> Result<(),
     Ok(())
 }
 
+/// Admitted prompts are charged for, but most of what they share is never computed.
+#[test]
+fn a_client_does_not_wait_for_prompts_that_others_share() -> Result<(), TestCaseError> {
+    let limits = ModelLimits {
+        max_batch: 4,
+        max_step_tokens: 16,
+        max_prefill: 4,
+        max_logit_rows: 4,
+        pages: 64,
+        prefix_caching: true,
+        ..one_at_a_time()
+    };
+    let mut world = World::new(limits);
+    for _ in 0..60 {
+        world.send(1, 60, 1);
+    }
+    world.step(false)?;
+    let id = world.send(2, 60, 1);
+    while world.sent.contains_key(&id) {
+        world.step(false)?;
+    }
+    assert!(world.begun.len() <= 6, "{:?}", world.begun);
+    Ok(())
+}
+
 #[test]
 fn clients_that_left_are_forgotten() -> Result<(), TestCaseError> {
     let mut world = World::new(one_at_a_time());

@@ -12,6 +12,21 @@ impl Sequence {
         self.tokens.len() - self.cached
     }
 
+    /// Takes note of how much of the prompt the cache has, before anything has run; returns how much more than when it was
+    /// last noted.
+    pub(super) fn add_hits(&mut self) -> usize {
+        let hits = self.prefix_hit.get_or_insert_default();
+        // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
+        let more = self.cached.min(self.prompt_tokens).saturating_sub(*hits);
+        *hits += more;
+        more
+    }
+
+    /// Returns the tokens of the prompt that the cache did not have when it was last noted.
+    pub(super) fn unshared(&self) -> usize {
+        self.prompt_tokens - self.prefix_hit.unwrap_or_default()
+    }
+
     /// Returns the part of the next `len` tokens of a batch of `steps` steps. It may leave a snapshot, unless further
     /// steps change the state.
     pub(super) fn part(&mut self, len: usize, steps: usize, pool: &mut PagePool) -> BatchSequence {

@@ -17,9 +17,7 @@ impl Scheduler {
             sequence.cached = found;
             self.pool.release_snapshot(sequence.state.take());
             sequence.state = self.pool.hold_reused_snapshot(&sequence.table, found);
-            let hits = sequence.prefix_hit.get_or_insert_default();
-            let more = found.min(sequence.prompt_tokens).saturating_sub(*hits);
-            *hits += more;
+            let more = sequence.add_hits();
             self.pool.count_hits(0, more);
             self.waiting.refund(sequence.client, more);
         }

@@ -16,6 +16,8 @@ struct Client {
     new: VecDeque<Sequence>,
     /// The tokens that it was served: computed ones of prompts and generated ones.
     served: u64,
+    /// Of these, prompts that were admitted but of which nothing has run: the cache may have more of them by then.
+    unsettled: u64,
     /// The number of the admission of its last request, counted over all clients.
     last_admission: u64,
     /// Its requests that wait or run.
@@ -49,10 +51,10 @@ impl Queue {
         self.resumed.iter().chain(new)
     }
 
-    /// Returns the smallest counter of the clients with requests.
+    /// Returns the smallest counter of the clients with requests, without what may be taken back.
     fn least_served(&self) -> Option<u64> {
         let active = self.clients.values().filter(|client| client.active > 0);
-        active.map(|client| client.served).min()
+        active.map(|client| client.served - client.unsettled).min()
     }
 
     /// Adds a new request.
@@ -99,9 +101,9 @@ impl Queue {
         let client = self.clients.get_mut(&id)?;
         self.admissions += 1;
         client.last_admission = self.admissions;
-        let sequence = client.new.pop_front();
-        self.charge(id, computed);
-        sequence
+        client.served = client.served.saturating_add(computed as u64);
+        client.unsettled += computed as u64;
+        client.new.pop_front()
     }
 
     /// Counts tokens that a client was served.
@@ -111,10 +113,19 @@ impl Queue {
         }
     }
 
-    /// Takes back what a client was charged for `tokens` tokens that the cache has by now.
+    /// Takes back what a client was charged for `tokens` tokens of a prompt that the cache has by now.
     pub fn refund(&mut self, client: ClientId, tokens: usize) {
         if let Some(client) = self.clients.get_mut(&client) {
-            client.served = client.served.saturating_sub(tokens as u64);
+            let tokens = (tokens as u64).min(client.unsettled);
+            client.unsettled -= tokens;
+            client.served -= tokens;
+        }
+    }
+
+    /// Takes note that what a client was charged for `tokens` tokens of a prompt stays.
+    pub fn settle(&mut self, client: ClientId, tokens: usize) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.unsettled = client.unsettled.saturating_sub(tokens as u64);
         }
     }
 
@@ -128,16 +139,19 @@ impl Queue {
         });
         match removed {
             Some(sequence) => {
-                self.end(sequence.client);
+                self.end(&sequence);
                 true
             }
             None => false,
         }
     }
 
-    /// Takes note that a request of a client has ended.
-    pub fn end(&mut self, client: ClientId) {
-        let Some(ended) = self.clients.get_mut(&client) else {
+    /// Takes note that a request has ended.
+    pub fn end(&mut self, sequence: &Sequence) {
+        if sequence.prefix_hit.is_some() && !sequence.has_run {
+            self.settle(sequence.client, sequence.unshared());
+        }
+        let Some(ended) = self.clients.get_mut(&sequence.client) else {
             return;
         };
         ended.active = ended.active.saturating_sub(1);
