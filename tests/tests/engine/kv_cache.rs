@@ -321,7 +321,7 @@ fn requests_that_compete_for_pages_get_their_own_tokens(place: TestDevice) {
         TestDevice::Host => 0..8,
         _ if sample::takes_all() => 0..3,
         // Each has another one.
-        TestDevice::Vulkan => 0..1,
+        TestDevice::Vulkan => 3..4,
         TestDevice::VulkanBaseline => 1..2,
         TestDevice::VulkanGpu => 2..3,
     };
