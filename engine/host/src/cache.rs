@@ -1,6 +1,6 @@
 //! Heads of the KV cache, encoded and decoded as in the shaders' `caches/`.
 
-use half::f16;
+use half::{f16, slice::HalfFloatSliceExt};
 use wisp_shaders::CacheFormat;
 
 use wisp_weights::blocks::{Simd, simd};
@@ -37,31 +37,39 @@ impl Heads {
                     .for_each(|(to, x)| *to = x.to_bits());
             }
             CacheFormat::F16 => {
-                let half = |i: usize| {
-                    let x = head.get(i).copied().unwrap_or(0.0).clamp(-65504.0, 65504.0);
-                    u32::from(f16::from_f32(x).to_bits())
-                };
+                let halves: &mut [f16] = bytemuck::cast_slice_mut(to);
                 // What rounds the head up to 16 bytes is never read.
-                let used = 2 * head.len().div_ceil(4);
-                for (i, to) in to.iter_mut().take(used).enumerate() {
-                    *to = half(2 * i) | half(2 * i + 1) << 16;
+                let used = head.len().next_multiple_of(4);
+                let halves = halves[..used].chunks_mut(16);
+                for (to, head) in halves.zip(head.chunks(16)) {
+                    let mut clamped = [0.0; 16];
+                    for (to, x) in clamped.iter_mut().zip(head) {
+                        *to = x.clamp(-65504.0, 65504.0);
+                    }
+                    to.convert_from_f32_slice(&clamped[..to.len()]);
                 }
             }
-            CacheFormat::Q8_0 => {
-                let (packed, scales) = to.split_at_mut(head.len().div_ceil(4));
-                scales.fill(0);
-                let blocks = head.chunks(BLOCK).zip(packed.chunks_mut(BLOCK / 4));
-                for (i, (block, words)) in blocks.enumerate() {
-                    let scale = encode_block(block, words);
-                    scales[i / 2] |= u32::from(scale.to_bits()) << (16 * (i % 2));
-                }
-            }
+            CacheFormat::Q8_0 => encode_blocks(head, to),
+        }
+    }
+}
+
+simd! {
+    /// Encodes a head as blocks of q8_0.
+    fn encode_blocks(head: &[f32], to: &mut [u32]) {
+        let (packed, scales) = to.split_at_mut(head.len().div_ceil(4));
+        scales.fill(0);
+        let blocks = head.chunks(BLOCK).zip(packed.chunks_mut(BLOCK / 4));
+        for (i, (block, words)) in blocks.enumerate() {
+            let scale = encode_block(block, words);
+            scales[i / 2] |= u32::from(scale.to_bits()) << (16 * (i % 2));
         }
     }
 }
 
 /// Encodes a block of q8_0 and returns its scale. The elements are divided by the exact scale; only
 /// the stored scale is rounded.
+#[inline(always)]
 fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
     let max_abs = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     // Keeps the scale, which is this / 127, below the largest f16.

@@ -1,6 +1,6 @@
 //! Rows of activations in 8 bits, as `quantize` makes them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::OnceLock};
 
 use super::args::Args;
 use super::error::HostError;
@@ -20,8 +20,16 @@ pub(super) struct Rows<'a> {
     pub(super) factors: &'a [BlockFactors],
     /// Blocks of a row.
     pub(super) blocks: usize,
-    /// Groups of blocks of a row.
-    groups: usize,
+    /// Whether each half of a block has a scale.
+    halves: bool,
+    /// Computed for the first product that reads them: those with few rows.
+    groups: OnceLock<Groups>,
+}
+
+/// The factors of groups of blocks.
+struct Groups {
+    /// Groups of a row.
+    count: usize,
     /// The scales of blocks, or of their halves, padded with zeros to whole groups.
     scales: Vec<[f32; 16]>,
     /// The sums of the activations of each block or half, likewise: its scale times the sum of its bytes.
@@ -40,10 +48,30 @@ impl Rows<'_> {
     }
 
     pub(super) fn row(&self, i: usize) -> Row<'_> {
+        let groups = self.groups.get_or_init(|| self.group());
+        let count = groups.count;
         Row {
             bytes: self.bytes(i),
-            scales: &self.scales[i * self.groups..][..self.groups],
-            sums: &self.sums[i * self.groups..][..self.groups],
+            scales: &groups.scales[i * count..][..count],
+            sums: &groups.sums[i * count..][..count],
+        }
+    }
+
+    /// Returns the factors of the groups of all rows.
+    fn group(&self) -> Groups {
+        let group_blocks = group_blocks(self.halves);
+        let count = self.blocks.div_ceil(group_blocks);
+        let rows = self.factors.chunks_exact(self.blocks.max(1));
+        let mut scales = vec![[0.0; 16]; rows.len() * count];
+        let mut sums = scales.clone();
+        let groups = rows.flat_map(|factors| factors.chunks(group_blocks));
+        for ((factors, scales), sums) in groups.zip(&mut scales).zip(&mut sums) {
+            write_factors(factors, self.halves, scales, sums);
+        }
+        Groups {
+            count,
+            scales,
+            sums,
         }
     }
 }
@@ -73,25 +101,12 @@ impl<'a> Rows<'a> {
                 Cow::Owned(padded)
             }
         };
-        let group_blocks = group_blocks(halves);
-        let groups = blocks.div_ceil(group_blocks);
-        let (mut scales, mut sums) = (Vec::new(), Vec::new());
-        scales.resize(rows * groups, [0.0; 16]);
-        sums.resize(rows * groups, [0.0; 16]);
-        let rows = factors.chunks_exact(blocks.max(1));
-        for (row, factors) in rows.enumerate() {
-            let groups = factors.chunks(group_blocks);
-            for (i, factors) in (row * groups.len()..).zip(groups) {
-                write_factors(factors, halves, &mut scales[i], &mut sums[i]);
-            }
-        }
         Ok(Rows {
             bytes,
             factors,
             blocks,
-            groups,
-            scales,
-            sums,
+            halves,
+            groups: OnceLock::new(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! `kv_write`: writes new keys and values to the paged cache.
 
+use rayon::prelude::*;
 use wisp_shaders::params::KvWriteParams;
 
 use super::args::{Args, size};
@@ -69,13 +70,47 @@ fn write<const N: usize>(
     let pages = Pages::take(args, tables, shape, len.unwrap_or(0), Visibility::OWN)?;
     let width = size(&[p.kv_heads, p.head_dim]);
     for (heads, cache) in caches {
-        for (t, &[sequence, position]) in pages.index.iter().enumerate() {
-            let row = pages.row(sequence, position as usize);
+        write_tokens(&pages, cache, |t, words| {
             let of_token = &heads.x[t * heads.stride + heads.offset..][..width];
-            write_heads(pages.heads, of_token, &mut cache[row..]);
-        }
+            write_heads(pages.heads, of_token, words);
+        });
     }
     Ok(())
+}
+
+/// Tokens that a task encodes at least.
+pub(super) const LEAST_TOKENS: usize = 8;
+
+/// Tokens that are encoded before they are copied to the cache.
+const MOST_TOKENS: usize = 128;
+
+/// Writes the heads of each token, which `encode` encodes, to its row of a cache. Tokens may share a row, so threads encode
+/// into other memory, from which the rows are copied in the order of the tokens.
+pub(super) fn write_tokens(
+    pages: &Pages,
+    cache: &mut [u32],
+    encode: impl Fn(usize, &mut [u32]) + Sync,
+) {
+    let (tokens, words) = (pages.index.len(), pages.row_words());
+    let row = |t: usize| {
+        let [sequence, position] = pages.index[t];
+        let first = pages.row(sequence, position as usize);
+        first..first + words
+    };
+    if tokens < 2 * LEAST_TOKENS || words == 0 {
+        (0..tokens).for_each(|t| encode(t, &mut cache[row(t)]));
+        return;
+    }
+    let mut encoded = vec![0; tokens.min(MOST_TOKENS) * words];
+    for first in (0..tokens).step_by(MOST_TOKENS) {
+        let encoded = &mut encoded[..MOST_TOKENS.min(tokens - first) * words];
+        let rows = encoded.par_chunks_exact_mut(words).enumerate();
+        let rows = rows.with_min_len(LEAST_TOKENS);
+        rows.for_each(|(i, to)| encode(first + i, to));
+        for (i, from) in encoded.chunks_exact(words).enumerate() {
+            cache[row(first + i)].copy_from_slice(from);
+        }
+    }
 }
 
 /// Encodes contiguous heads one after the other.

@@ -7,6 +7,9 @@ use super::args::{Args, size};
 use super::error::HostError;
 use super::math::dot;
 
+/// Elements of an adapter that a task reads at least.
+const ELEMENTS: usize = 32768;
+
 /// The twin of `lora_shrink.wgsl`.
 pub(super) fn lora_shrink(args: &Args) -> Result<(), HostError> {
     let p: LoraShrinkParams = args.params()?;
@@ -19,17 +22,15 @@ pub(super) fn lora_shrink(args: &Args) -> Result<(), HostError> {
     if rows == 0 || cols == 0 {
         return Ok(());
     }
-    out.par_chunks_mut(rows)
-        .zip(x.par_chunks(cols).zip(chosen))
-        .for_each(|(out, (x, adapter))| match adapter {
-            None => out.fill(0.0),
-            Some(adapter) => {
-                let weights = a[adapter * matrix..][..matrix].chunks_exact(cols);
-                for (out, row) in out.iter_mut().zip(weights) {
-                    *out = dot(row, x);
-                }
-            }
+    let outs = out.par_iter_mut().enumerate();
+    let outs = outs.with_min_len((ELEMENTS / cols).max(1));
+    outs.for_each(|(i, out)| {
+        let (t, row) = (i / rows, i % rows);
+        *out = chosen[t].map_or(0.0, |adapter| {
+            let weights = &a[adapter * matrix..][..matrix];
+            dot(&weights[row * cols..][..cols], &x[t * cols..][..cols])
         });
+    });
     Ok(())
 }
 

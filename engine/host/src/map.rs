@@ -7,17 +7,24 @@ use super::args::Args;
 use super::error::HostError;
 use super::gated::multiply;
 
-/// Elements of one parallel task.
+/// Elements of one parallel task, for functions of a few instructions.
 const CHUNK: usize = 16384;
+
+/// The same for the others.
+const COSTLY_CHUNK: usize = 2048;
 
 /// The twin of `map.wgsl`.
 pub(super) fn map(args: &Args) -> Result<(), HostError> {
     let p: MapParams = args.params()?;
     let x: &[f32] = args.read(1, p.len as usize)?;
     let out: &mut [f32] = args.write(2, p.len as usize)?;
+    let chunk = match p.kind {
+        3 | 8 | 16 | 17 | 27..=33 => CHUNK,
+        _ => COSTLY_CHUNK,
+    };
     let mut each = |f: &(dyn Fn(&[f32], &mut [f32]) + Sync)| {
-        out.par_chunks_mut(CHUNK)
-            .zip(x.par_chunks(CHUNK))
+        out.par_chunks_mut(chunk)
+            .zip(x.par_chunks(chunk))
             .for_each(|(out, x)| f(x, out));
     };
     let wrong = || args.value("kind", "0 to 3, 8, 9 or 16 to 33", p.kind);
@@ -30,7 +37,7 @@ pub(super) fn map(args: &Args) -> Result<(), HostError> {
         }
         kind => {
             let multiply = multiply(kind).ok_or_else(wrong)?;
-            let ones = vec![1.0; CHUNK.min(x.len())];
+            let ones = vec![1.0; chunk.min(x.len())];
             each(&|x, out| multiply(x, &ones, out));
         }
     }

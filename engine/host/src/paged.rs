@@ -120,11 +120,16 @@ impl<'a> Pages<'a> {
         self.visibility.visible_range(sequence, position)
     }
 
+    /// Returns the words of all heads of a position.
+    pub(super) fn row_words(&self) -> usize {
+        self.kv_heads * self.heads.words
+    }
+
     /// Returns the offset of a position's first head in the cache, in words.
     #[inline]
     pub(super) fn row(&self, sequence: u32, position: usize) -> usize {
         let entry = sequence as usize * self.max_pages + position / self.page_size;
         let slot = self.table[entry] as usize * self.page_size + position % self.page_size;
-        slot * self.kv_heads * self.heads.words
+        slot * self.row_words()
     }
 }

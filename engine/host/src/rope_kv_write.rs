@@ -1,12 +1,13 @@
 //! `rope_kv_write`: `rope` of queries and keys fused with `kv_write`, reading the output of the fused
 //! QKV projection. `norm_rope_kv_write` applies an `rms_norm` to each head first.
 
+use rayon::prelude::*;
 use wisp_shaders::params::RopeKvWriteParams;
 
 use super::args::{Args, size};
 use super::cache::Heads;
 use super::error::HostError;
-use super::kv_write::write_heads;
+use super::kv_write::{LEAST_TOKENS, write_heads, write_tokens};
 use super::math::dot;
 use super::paged::{Pages, Shape, Visibility};
 use super::rope::{Table, check_rotary_dim, rotate};
@@ -62,26 +63,28 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
     if head_dim == 0 {
         return Ok(());
     }
-    let interleaved = p.interleaved != 0;
-    let mut turned = vec![0.0; kv_width];
-    for (t, &[sequence, position]) in pages.index.iter().enumerate() {
-        let turns = table.row(position);
-        let (queries, rest) = qkv[t * width..][..width].split_at(q_width);
-        let (keys, values) = rest.split_at(kv_width);
-        let out = &mut q[t * q_width..][..q_width];
-        out.copy_from_slice(queries);
-        for head in out.chunks_exact_mut(head_dim) {
-            normalise(head, norms.map(|(queries, _)| queries));
-            rotate(head, turns, interleaved);
+    let prepare = |heads: &mut [f32], weights: Option<&[f32]>, t: usize| {
+        let turns = table.row(pages.index[t][1]);
+        for head in heads.chunks_exact_mut(head_dim) {
+            normalise(head, weights);
+            rotate(head, turns, p.interleaved != 0);
         }
-        let row = pages.row(sequence, position as usize);
-        turned.copy_from_slice(keys);
-        for head in turned.chunks_exact_mut(head_dim) {
-            normalise(head, norms.map(|(_, keys)| keys));
-            rotate(head, turns, interleaved);
-        }
-        write_heads(pages.heads, &turned, &mut k_cache[row..]);
-        write_heads(pages.heads, values, &mut v_cache[row..]);
-    }
+    };
+    let part =
+        |t: usize, offset: usize, width_of_part: usize| &qkv[t * width + offset..][..width_of_part];
+    let tokens = q.par_chunks_exact_mut(q_width.max(1)).enumerate();
+    let tokens = tokens.with_min_len(LEAST_TOKENS);
+    tokens.for_each(|(t, out)| {
+        out.copy_from_slice(part(t, 0, q_width));
+        prepare(out, norms.map(|(queries, _)| queries), t);
+    });
+    write_tokens(&pages, k_cache, |t, words| {
+        let mut keys = part(t, q_width, kv_width).to_vec();
+        prepare(&mut keys, norms.map(|(_, keys)| keys), t);
+        write_heads(pages.heads, &keys, words);
+    });
+    write_tokens(&pages, v_cache, |t, words| {
+        write_heads(pages.heads, part(t, q_width + kv_width, kv_width), words);
+    });
     Ok(())
 }

@@ -62,6 +62,7 @@ fn kernels_match_the_twin() {
         cases.push(batch_matmul(&[], [5, 7, 33], transposed, false));
         cases.push(batch_matmul(&[2, 3], [17, 4, 60], transposed, false));
         cases.push(batch_matmul(&[3, 2], [1, 65, 9], transposed, true));
+        cases.push(batch_matmul(&[2], [6, 37, 1040], transposed, false));
     }
     check("batch_matmul", &cases);
 }

@@ -13,6 +13,9 @@ use crate::{
     error::HostError,
 };
 
+/// Elements of parts that a task of `attention_combine` reads at least.
+const COMBINED: usize = 16384;
+
 /// How what a token sees is divided, as in `attention_chunks.wgsl`.
 struct Chunks {
     /// The positions of a chunk.
@@ -75,12 +78,16 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
         let positions = chunks.positions as usize;
         let start = (visible.start + chunk * positions).min(visible.end);
         let end = (start + positions).min(visible.end);
+        if start == end {
+            return parts.fill(0.0);
+        }
         let state = sum_positions(&call, [t, kv_head * group], start..end, sums);
         let heads = sums.chunks_exact(call.value_dim()).zip(state);
         for (part, (sums, [row_max, total])) in parts.chunks_exact_mut(part_words).zip(heads) {
             part.fill(0.0);
             part[..sums.len()].copy_from_slice(sums);
-            if total > 0.0 {
+            // True for NaN too, so that it reaches the result.
+            if total != 0.0 {
                 part[part_words - 4..part_words - 2].copy_from_slice(&[row_max, total]);
             }
         }
@@ -98,30 +105,39 @@ pub(crate) fn attention_combine(args: &Args) -> Result<(), HostError> {
     if chunks.count == 1 || p.value_dim == 0 {
         return Ok(());
     }
-    let (heads, part_words) = (p.heads as usize, Chunks::part_words(&p));
-    for (i, out) in out.chunks_exact_mut(p.value_dim as usize).enumerate() {
-        let first = i / heads * chunks.count as usize * heads + i % heads;
-        let parts = (0..chunks.count as usize)
-            .map(|chunk| &parts[(first + chunk * heads) * part_words..][..part_words]);
-        let state = |part: &[f32]| [part[part_words - 4], part[part_words - 3]];
-        let parts = parts.filter(|part| state(part)[1] > 0.0);
-        let row_max = parts
-            .clone()
-            .fold(f32::MIN, |most, part| most.max(state(part)[0]));
-        let mut all = 0.0;
-        out.fill(0.0);
-        for part in parts {
-            let [max, total] = state(part);
-            let weight = (max - row_max).exp();
-            all += weight * total;
-            out.iter_mut()
-                .zip(part)
-                .for_each(|(out, sum)| *out += weight * sum);
+    let (heads, value_dim) = (p.heads as usize, p.value_dim as usize);
+    let (count, part_words) = (chunks.count as usize, Chunks::part_words(&p));
+    let outs = out.par_chunks_exact_mut(value_dim).enumerate();
+    let outs = outs.with_min_len((COMBINED / (count * value_dim)).max(1));
+    outs.for_each(|(i, out)| {
+        let first = i / heads * count * heads + i % heads;
+        let parts =
+            (0..count).map(|chunk| &parts[(first + chunk * heads) * part_words..][..part_words]);
+        let [row_max, total] = combine(parts, out);
+        let total = with_sink(sinks, i % heads, [row_max, total]);
+        if total != 0.0 {
+            out.iter_mut().for_each(|out| *out /= total);
         }
-        let all = with_sink(sinks, i % heads, [row_max, all]);
-        if all > 0.0 {
-            out.iter_mut().for_each(|out| *out /= all);
+    });
+    Ok(())
+}
+
+/// Sums the values of a head's parts. Returns the largest score and the sum of weights.
+fn combine<'a>(parts: impl Iterator<Item = &'a [f32]> + Clone, out: &mut [f32]) -> [f32; 2] {
+    let state = |part: &[f32]| [part[part.len() - 4], part[part.len() - 3]];
+    // The sum of weights of an empty chunk is 0. The comparison is true for NaN.
+    let parts = parts.filter(|part| state(part)[1] != 0.0);
+    let maxima = parts.clone().map(|part| state(part)[0]);
+    let row_max = maxima.fold(f32::MIN, f32::max);
+    let mut all = 0.0;
+    out.fill(0.0);
+    for part in parts {
+        let [max, total] = state(part);
+        let weight = (max - row_max).exp();
+        all += weight * total;
+        for (out, sum) in out.iter_mut().zip(part) {
+            *out += weight * sum;
         }
     }
-    Ok(())
+    [row_max, all]
 }

@@ -9,6 +9,7 @@ use super::call::{Attention, cap};
 use crate::{
     math::exp_sum,
     panel::{self, Lanes, STRIDE, TOKENS as LANES, add_rows},
+    pool::{Pool, lengthen},
 };
 
 /// Queries of a block: its tokens times the heads that share a KV head.
@@ -17,7 +18,7 @@ pub(super) const ROWS: usize = panel::ROWS;
 /// Positions that are processed at a time.
 const POSITIONS: usize = 128;
 
-/// The working memory of one block.
+/// The working memory of a KV head of a block. Vectors may be longer, and hold what earlier blocks left.
 struct Scratch {
     /// `[ROWS, STRIDE]`: the scaled queries.
     queries: Vec<f32>,
@@ -33,25 +34,44 @@ struct Scratch {
     decoded: [Vec<f32>; 2],
 }
 
-/// Computes attention for the tokens of a block; `out` is `[tokens, heads, value_dim]`.
-pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
-    let (head_dim, value_dim) = (call.head_dim(), call.value_dim());
-    let mut scratch = Scratch {
-        queries: panel::scratch(),
-        scores: panel::scratch(),
-        keys: vec![Lanes::ZERO; POSITIONS / LANES * head_dim],
-        values: vec![Lanes::ZERO; value_dim.div_ceil(LANES) * POSITIONS],
-        sums: vec![0.0; ROWS * value_dim],
-        decoded: Default::default(),
-    };
-    for kv_head in 0..call.p.kv_heads as usize {
-        head(call, tokens.clone(), kv_head, &mut scratch, out);
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch {
+            queries: panel::scratch(),
+            scores: panel::scratch(),
+            keys: Vec::new(),
+            values: Vec::new(),
+            sums: Vec::new(),
+            decoded: Default::default(),
+        }
     }
+}
+
+/// The working memory that no block uses.
+static SCRATCHES: Pool<Scratch> = Pool::new();
+
+/// Computes attention of one KV head for the tokens of a block; `outs` has the results of its query heads for each token.
+pub(super) fn block(
+    call: &Attention,
+    tokens: Range<usize>,
+    kv_head: usize,
+    outs: &mut [&mut [f32]],
+) {
+    let (head_dim, value_dim) = (call.head_dim(), call.value_dim());
+    SCRATCHES.lend(|scratch| {
+        let Scratch {
+            keys, values, sums, ..
+        } = scratch;
+        lengthen(keys, POSITIONS / LANES * head_dim, Lanes::ZERO);
+        lengthen(values, value_dim.div_ceil(LANES) * POSITIONS, Lanes::ZERO);
+        lengthen(sums, ROWS * value_dim, 0.0);
+        head(call, tokens, kv_head, scratch, outs);
+    });
 }
 
 simd! {
     /// Computes one KV head. Row `i` of the scratch is query `i % group` of token `i / group`.
-    fn head(call: &Attention, tokens: Range<usize>, kv_head: usize, s: &mut Scratch, out: &mut [f32]) {
+    fn head(call: &Attention, tokens: Range<usize>, kv_head: usize, s: &mut Scratch, outs: &mut [&mut [f32]]) {
         let [head_dim, value_dim, group] = [call.head_dim(), call.value_dim(), call.group()];
         let rows = tokens.len() * group;
         let [sequence, position] = call.pages.index[tokens.start].map(|i| i as usize);
@@ -90,10 +110,9 @@ simd! {
             add_rows(&s.scores, rows, &s.values, count, value_dim, &mut sums);
         }
         for (i, sums) in s.sums.chunks_exact(value_dim).take(rows).enumerate() {
-            let query_head = kv_head * group + i % group;
-            let at = i / group * call.out_token() + query_head * value_dim;
-            let total = call.total(query_head, state[i]);
-            for (out, sum) in out[at..at + value_dim].iter_mut().zip(sums) {
+            let out = &mut outs[i / group][i % group * value_dim..][..value_dim];
+            let total = call.total(kv_head * group + i % group, state[i]);
+            for (out, sum) in out.iter_mut().zip(sums) {
                 *out = sum / total;
             }
         }

@@ -84,20 +84,28 @@ fn sinks<'a>(
 fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
     let call = checked(args, bidirectional)?;
     let p = call.p;
-    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.value_dim]))?;
-    let mut blocks = Vec::new();
+    let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.value_dim]))?;
+    // The blocks are consecutive and cover all tokens.
+    let mut rows = out.chunks_exact_mut(call.out_token());
+    let mut tasks = Vec::new();
     for tokens in call.blocks(flash::ROWS) {
-        let len = tokens.len() * call.out_token();
-        // The blocks are consecutive and cover all tokens.
-        let block = out.split_off_mut(..len).unwrap_or_default();
-        blocks.push((tokens, block));
-    }
-    blocks.into_par_iter().for_each(|(tokens, out)| {
-        if tokens.len() > 1 {
-            flash::block(&call, tokens, out);
-        } else {
-            token::one_token(&call, tokens.start, out);
+        // For each KV head, its part of each token's row.
+        let mut outs: Vec<Vec<&mut [f32]>> = Vec::new();
+        outs.resize_with(p.kv_heads as usize, || Vec::with_capacity(tokens.len()));
+        for row in rows.by_ref().take(tokens.len()) {
+            let heads = row.chunks_exact_mut(call.group() * call.value_dim());
+            outs.iter_mut()
+                .zip(heads)
+                .for_each(|(outs, out)| outs.push(out));
         }
-    });
+        let heads = outs.into_iter().enumerate();
+        tasks.extend(heads.map(|(kv_head, outs)| (tokens.clone(), kv_head, outs)));
+    }
+    tasks
+        .into_par_iter()
+        .for_each(|(tokens, kv_head, mut outs)| match &mut outs[..] {
+            [out] => token::kv_head_of_token(&call, [tokens.start, kv_head], out),
+            outs => flash::block(&call, tokens, kv_head, outs),
+        });
     Ok(())
 }

@@ -9,18 +9,20 @@ use wisp_weights::blocks::{Simd, simd};
 use super::call::{Attention, cap};
 use crate::math::{exp_sum, products_in};
 
-/// Computes one token, `[heads, value_dim]`. The query heads of a KV head are divided among threads where KV heads are
-/// fewer.
+/// Computes one token, `[heads, value_dim]`.
 pub(super) fn one_token(call: &Attention, t: usize, out: &mut [f32]) {
+    let kv_heads = out.par_chunks_exact_mut(call.group() * call.value_dim());
+    let kv_heads = kv_heads.enumerate();
+    kv_heads.for_each(|(kv_head, out)| kv_head_of_token(call, [t, kv_head], out));
+}
+
+/// Computes the query heads of a KV head for one token. They are divided among threads where KV heads are fewer.
+pub(super) fn kv_head_of_token(call: &Attention, [t, kv_head]: [usize; 2], out: &mut [f32]) {
     let group = call.group();
     let parts = rayon::current_num_threads().div_ceil(call.p.kv_heads.max(1) as usize);
     let at_once = group.div_ceil(parts.max(1)).max(LEAST_HEADS.min(group));
-    let value_dim = call.value_dim();
-    let kv_heads = out.par_chunks_exact_mut(group * value_dim).enumerate();
-    kv_heads.for_each(|(kv_head, out)| {
-        let parts = out.par_chunks_mut(at_once * value_dim).enumerate();
-        parts.for_each(|(i, out)| heads_of_token(call, [t, kv_head * group + i * at_once], out));
-    });
+    let parts = out.par_chunks_mut(at_once * call.value_dim()).enumerate();
+    parts.for_each(|(i, out)| heads_of_token(call, [t, kv_head * group + i * at_once], out));
 }
 
 /// The fewest query heads of a KV head for which a thread reads its keys and values once more.

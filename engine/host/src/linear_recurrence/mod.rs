@@ -135,14 +135,23 @@ fn run_spans(
             Some(read) => state.copy_within(read * row..(read + 1) * row, span.written * row),
             None => state[span.written * row..][..row].fill(0.0),
         }
-        let heads = state[span.written * row..][..row].par_chunks_exact_mut(matrix);
-        let results = heads.enumerate().map(|(head, s)| run(*span, head, s));
-        let results: Vec<Vec<f32>> = results.collect();
-        for (head, result) in results.iter().enumerate() {
-            for (n, from) in result.chunks_exact(sizes.v_dim).enumerate() {
-                let at = (span.first + n) * values + head * sizes.v_dim;
-                out[at..at + sizes.v_dim].copy_from_slice(from);
-            }
+    }
+    // No two sequences write the same row.
+    let mut rows: Vec<_> = state.chunks_exact_mut(row).map(Some).collect();
+    let spans = spans.into_iter().flatten();
+    let tasks = spans.filter_map(|span| Some((span, rows[span.written].take()?)));
+    let tasks = tasks.flat_map(|(span, row)| {
+        let heads = row.chunks_exact_mut(matrix).enumerate();
+        heads.map(move |(head, matrix)| (span, head, matrix))
+    });
+    let tasks: Vec<(Span, usize, &mut [f32])> = tasks.collect();
+    let results = tasks.into_par_iter();
+    let results = results.map(|(span, head, matrix)| (span, head, run(span, head, matrix)));
+    let results: Vec<(Span, usize, Vec<f32>)> = results.collect();
+    for (span, head, result) in &results {
+        for (n, from) in result.chunks_exact(sizes.v_dim).enumerate() {
+            let at = (span.first + n) * values + head * sizes.v_dim;
+            out[at..at + sizes.v_dim].copy_from_slice(from);
         }
     }
     Ok(())

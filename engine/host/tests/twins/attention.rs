@@ -477,3 +477,32 @@ impl<'a> CacheWrite<'a> {
         normalised
     }
 }
+
+/// A chunk whose weights are NaN is not taken for an empty one.
+#[test]
+fn nan_reaches_the_result_of_chunks() {
+    let positions = 512;
+    let params = AttentionParams {
+        tokens: 1,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 4,
+        value_dim: 4,
+        page_size: 16,
+        max_pages: positions / 16,
+        scale: 0.5,
+        ..Default::default()
+    };
+    let mut keys = vec![0f32; 4 * positions as usize];
+    keys[4 * 200] = f32::NAN;
+    let (keys, values) = (buffer(&keys), zeros::<f32>(4 * positions as usize));
+    let (q, index) = (buffer(&[1f32; 4]), buffer(&[[0u32, 300]]));
+    let table = buffer(&(0..positions / 16).collect::<Vec<u32>>());
+    // Four chunks: in each a value, and the largest score and the sum of weights.
+    let (parts, out, sinks) = (zeros::<f32>(4 * 8), zeros::<f32>(4), zeros::<f32>(1));
+    let buffers = [&q, &keys, &values, &index, &table, &out, &sinks, &parts];
+    run("attention_split.f32", params, &buffers).unwrap();
+    run("attention_combine", params, &[&parts, &out, &sinks]).unwrap();
+    let out = contents::<f32>(&out);
+    assert!(out.iter().all(|x| x.is_nan()), "{out:?}");
+}

@@ -158,6 +158,23 @@ fn conv2d_needs_whole_groups_and_images() {
         in_channels = 3 => "in_channels must be a multiple of 2 groups, it is 3",
         out_channels = 0 => "out_channels must be a multiple of 2 groups, it is 0",
         len = 5 => "len must be whole images, it is 5",
+        out_width = 0 => "len must be whole images, it is 4",
+    );
+}
+
+#[test]
+fn batch_matmul_needs_operands_that_bound_k() {
+    let product = BatchMatmulParams {
+        m: 1,
+        n: 1,
+        k: u32::MAX,
+        ..Default::default()
+    };
+    let one = buffer(&[1f32]);
+    let error = run("batch_matmul", product, &[&one, &one, &zeros::<f32>(1)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "batch_matmul: k must be at most 1, it is 4294967295"
     );
 }
 
