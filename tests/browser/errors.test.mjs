@@ -86,6 +86,44 @@ test("an aborted load is an Aborted error", async () => {
   assert.equal(got.code, "Aborted");
 });
 
+test("a load stops while the engine's module is fetched", async () => {
+  site.server.state.fault = ({ path }) => (path.endsWith(".wasm") ? { delay: 1000 } : {});
+  const { code, seconds } = await run(site.page, async ({ Wisp }) => {
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(), 500);
+    const start = performance.now();
+    const { code } = await Wisp.load({ signal: controller.signal }).catch((error) => error);
+    return { code, seconds: (performance.now() - start) / 1000 };
+  });
+  site.server.state.fault = undefined;
+  assert.equal(code, "Aborted");
+  assert.ok(seconds < 3, `${seconds} seconds`);
+});
+
+test("a load that fails on the page's thread frees its memory of the GPU", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    // The package wraps the same function at its first load.
+    await (await Wisp.load({ worker: false })).unload();
+    const devices = [];
+    const request = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...args) {
+      const device = await request.apply(this, args);
+      devices.push(device);
+      return device;
+    };
+    const controller = new AbortController();
+    const onProgress = ({ loaded }) => loaded > 0 && controller.abort();
+    const codes = [];
+    for (const options of [{ model: "/odd.gguf" }, { onProgress, signal: controller.signal }]) {
+      codes.push(await Wisp.load({ worker: false, cache: "none", ...options }).then(() => "none", ({ code }) => code));
+    }
+    GPUAdapter.prototype.requestDevice = request;
+    return [...codes, ...(await Promise.all(devices.map(async ({ lost }) => (await lost).reason)))];
+  });
+  assert.deepEqual(got.slice(0, 2), ["ModelFormat", "Aborted"]);
+  assert.ok(got.length > 2 && got.slice(2).every((reason) => reason === "destroyed"), JSON.stringify(got));
+});
+
 test("invalid requests are InvalidRequest errors", async () => {
   const got = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();
@@ -107,11 +145,13 @@ test("invalid requests are InvalidRequest errors", async () => {
       () => wisp.chat.completions.create({ messages: "hello" }),
       () => wisp.embeddings.create({}),
       () => wisp.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url" }] }] }),
+      () => wisp.chat.completions.create({ messages: [{ role: "user", content: "x", id: 1n }] }),
+      () => wisp.tokenize(() => {}),
     ]) failures.push(await call().then(() => "none", (error) => error.code));
     await wisp.unload();
     return failures;
   });
-  assert.deepEqual(got, Array(16).fill("InvalidRequest"));
+  assert.deepEqual(got, Array(18).fill("InvalidRequest"));
 });
 
 test("parameters that are not supported are named, unless they change nothing", async () => {

@@ -298,19 +298,62 @@ test("a question continues from what the conversation before it has computed", a
   assert.deepEqual(without, [[first, 0], [second, 0]]);
 });
 
-test("a package at another origin starts its worker", async () => {
+/** Loads the built-in model with a package at an address, and returns a text. */
+const answer = async (_, { address, worker }) => {
+  const { Wisp } = await import(address);
+  const given = worker?.endsWith("?started") ? new Worker(worker, { type: "module" }) : worker;
+  const wisp = await Wisp.load({ worker: given });
+  const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
+  await wisp.unload();
+  return text;
+};
+
+test("a package at another origin starts its worker, and a given worker is used", async () => {
   const { serve } = await import("./lib/server.mjs");
   const cdn = await serve({ mounts: { "/": PACKAGE } });
   cdn.state.headers = { "Access-Control-Allow-Origin": "*" };
-  const text = await run(site.page, async (_, address) => {
-    const { Wisp } = await import(address);
-    const wisp = await Wisp.load();
-    const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
-    await wisp.unload();
-    return text;
-  }, `${cdn.url}/index.js`);
+  const texts = [];
+  for (const [address, worker] of [
+    [`${cdn.url}/index.js`], ["/wisp-web/index.js", `${cdn.url}/worker.js`], ["/wisp-web/index.js", "wisp-web/worker.js?started"],
+  ]) texts.push(await run(site.page, answer, { address, worker }));
   await cdn.close();
-  assert.ok(typeof text === "string" && text.length > 0, JSON.stringify(text));
+  assert.ok(typeof texts[0] === "string" && texts[0].length > 0, JSON.stringify(texts));
+  assert.deepEqual(texts, Array(3).fill(texts[0]));
+});
+
+test("a package that webpack bundled starts its worker", async () => {
+  const { serve } = await import("./lib/server.mjs");
+  // Outside of workers' addresses, webpack replaces a module's address by that of its source file.
+  const caller = Buffer.from(readFileSync(join(PACKAGE, "caller.js"), "utf8").replace("new URL(import.meta.url)", 'new URL("file:///app/caller.js")'));
+  const bundled = await serve({
+    mounts: { "/package/": PACKAGE, "/": join(import.meta.dirname, "lib/blank") },
+    virtual: { "/package/caller.js": { size: caller.length, type: "text/javascript", read: (start, end) => caller.subarray(start, end) } },
+  });
+  const page = await site.context.newPage();
+  await page.goto(bundled.url);
+  const text = await page.evaluate(`(${answer})(undefined, { address: "/package/index.js" })`);
+  await page.close();
+  await bundled.close();
+  assert.ok(text.length > 0);
+});
+
+test("requests that a framework wraps in proxies are answered", async () => {
+  const texts = await run(site.page, async ({ Wisp }) => {
+    const wrap = (object) => new Proxy(object, { get: (target, key) => {
+      const value = Reflect.get(target, key);
+      return typeof value === "object" && value !== null ? wrap(value) : value;
+    } });
+    const wisp = await Wisp.load({ model: wrap({ urls: ["/wisp-web/wisp-tiny.gguf"] }), tuning: wrap({ format: 0, tuning: {} }), cache: "none" });
+    const chat = await wisp.chat.completions.create(wrap({ messages: [{ role: "user", content: "Hello!" }], stop: ["x"], max_tokens: 4 }));
+    const prompt = wrap(await wisp.tokenize("Once upon a time", { special: true }));
+    const completion = await wisp.completions.create({ prompt, max_tokens: 4 });
+    const texts = [chat.choices[0].message.content, completion.choices[0].text, await wisp.detokenize(wrap(await wisp.tokenize("Hello!")))];
+    await wisp.unload();
+    return texts;
+  });
+  assert.ok(Array.isArray(texts), JSON.stringify(texts));
+  assert.ok(texts[0].length > 0 && texts[1].length > 0);
+  assert.equal(texts[2], "Hello!");
 });
 
 test("concurrent requests get their own tokens and text", async () => {

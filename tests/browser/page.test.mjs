@@ -1,6 +1,7 @@
 // The page as visitors use it.
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
 import { AxeBuilder } from "@axe-core/playwright";
@@ -16,6 +17,7 @@ let server, context, page, problems;
 before(async () => {
   const file = (bytes) => ({ size: bytes.length, read: (start, end) => bytes.subarray(start, end) });
   const virtual = {
+    "/org/tiny/resolve/main/tiny-F16.gguf": file(tiny),
     "/page.gguf": file(Buffer.from("<!doctype html><title>no</title>")), "/tiny.gguf": file(tiny),
     // Its cache of 4096 tokens takes two buffers of a gigabyte, for which SwiftShader has no memory.
     "/wide.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1024, headWidth: 128, vocab: 64, context: 4096 }),
@@ -88,6 +90,71 @@ test("an answer can be stopped and followed by another message", async () => {
   assert.ok((await ask("Hello!")).length > 0);
   await page.getByRole("button", { name: "New conversation" }).click();
   assert.equal(await page.locator(".message").count(), 0);
+});
+
+/** Sets the longest answer. */
+async function limit(tokens) {
+  await page.getByRole("button", { name: "Settings" }).click();
+  await page.getByLabel("Longest answer, in tokens").fill(String(tokens));
+  await page.keyboard.press("Escape");
+}
+
+test("a chat goes on when its context is full, and a message that is too long remains in the field", async () => {
+  await limit(4);
+  const long = "Tell me a long story about a brave fox and a bear.".repeat(8);
+  const answers = [];
+  for (let round = 0; round < 4; round++) answers.push(await ask(long));
+  for (const answer of answers) assert.doesNotMatch(answer, /Failed/);
+  assert.match(answers.at(-1), /no longer reads the first messages/);
+  const tooLong = long.repeat(8);
+  await ask(tooLong);
+  await shown("InvalidRequest");
+  assert.match(await page.locator("#notice").innerText(), /the message is too long for this model/);
+  assert.equal(await page.locator("#input").inputValue(), tooLong);
+  // The messages are there after a reload.
+  await page.reload();
+  assert.deepEqual(await page.locator(".message.user").allInnerTexts(), Array(4).fill(long));
+  await page.locator("#send:enabled").waitFor(READY);
+  await page.getByRole("button", { name: "New conversation" }).click();
+  await page.reload();
+  assert.equal(await page.locator(".message").count(), 0);
+  await page.evaluate(() => localStorage.removeItem("wisp-settings"));
+});
+
+test("the keyboard's focus stays with the visitor, and only phases are announced", async () => {
+  await limit(256);
+  const focused = () => page.evaluate(() => document.activeElement.id);
+  await page.evaluate(() => {
+    globalThis.announced = [];
+    new MutationObserver(() => globalThis.announced.push(document.querySelector("#announcer").textContent))
+      .observe(document.querySelector("#announcer"), { childList: true });
+  });
+  await page.getByRole("button", { name: "Tell me a story about a brave fox." }).press("Enter");
+  await page.locator(".message.user").waitFor();
+  assert.equal(await focused(), "stop");
+  await page.keyboard.press("Enter");
+  await page.locator(".note", { hasText: "Stopped." }).waitFor();
+  assert.equal(await focused(), "send");
+  assert.match((await page.evaluate(() => globalThis.announced)).join(), /^(Stopped|Answer: .*Stopped\.)$/s);
+  // The Enter that ends a composition in Safari sends nothing.
+  await page.locator("#input").fill("Hello!");
+  await page.locator("#input").evaluate((input) => input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true })));
+  assert.equal(await page.locator(".message.user").count(), 1);
+  server.state.fault = ({ path }) => (path === "/tiny.gguf" ? { delay: 50 } : {});
+  await page.evaluate(() => (globalThis.announced = []));
+  await load("/tiny.gguf");
+  await page.locator("#loading").waitFor();
+  await page.locator("#loading-stop").press("Enter");
+  await shown("Aborted");
+  assert.equal(await focused(), "open-models");
+  await page.getByRole("button", { name: "Load again" }).press("Enter");
+  assert.equal(await focused(), "loading-stop");
+  await page.locator("#send:enabled").waitFor(READY);
+  server.state.fault = undefined;
+  const announced = await page.evaluate(() => globalThis.announced);
+  assert.ok(announced.length < 24, announced.join("\n"));
+  assert.equal(announced.at(-1), "tiny.gguf is loaded");
+  await keepNothing();
 });
 
 test("settings are applied and saved", async () => {
@@ -164,6 +231,42 @@ test("stored models are listed with their size and can be deleted", async () => 
   await page.locator("#stored-list li", { hasText: "tiny.gguf, 3.9 MB" }).waitFor();
   await page.getByRole("button", { name: "Delete tiny.gguf" }).click();
   await page.locator("#stored").waitFor({ state: "hidden" });
+});
+
+test("stored files are listed and deleted by model, and the last model is loaded again", async () => {
+  await keepNothing();
+  await load("/org/tiny/resolve/main/tiny-F16.gguf");
+  await page.locator("#model-name", { hasText: "tiny-F16.gguf" }).waitFor();
+  await page.locator("#send:enabled").waitFor(READY);
+  await page.reload();
+  await page.locator("#model-name", { hasText: "tiny-F16.gguf" }).waitFor();
+  await page.locator("#send:enabled").waitFor(READY);
+  // As unfinished downloads leave them.
+  await page.evaluate(async () => {
+    const models = await (await navigator.storage.getDirectory()).getDirectoryHandle("wisp-models");
+    const write = async (folder, name, data) => {
+      const stream = await (await folder.getFileHandle(name, { create: true })).createWritable();
+      await stream.write(data);
+      await stream.close();
+    };
+    for (const path of ["/api/models/org/tiny/tree/main?recursive=true", "/org/tiny/resolve/main/tiny-Q8_0.gguf", "/100%.gguf"]) {
+      const url = location.origin + path;
+      const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url)));
+      const name = Array.from(digest.slice(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
+      const folder = await models.getDirectoryHandle(name, { create: true });
+      await write(folder, "about.json", JSON.stringify({ url, size: 1e6, etag: null, added: 1e15 }));
+      await write(folder, "0", new Uint8Array(5e5));
+    }
+  });
+  await page.locator("#open-models").click();
+  await page.locator("#stored-list li").first().waitFor();
+  assert.deepEqual(await page.locator("#stored-list li span").allInnerTexts(), ["org/tiny, 4.9 MB of 5.9 MB", "100%.gguf, 500 kB of 1.0 MB"]);
+  await page.getByRole("button", { name: "Delete org/tiny" }).click();
+  await page.locator("#stored-list li").nth(1).waitFor({ state: "detached" });
+  assert.deepEqual(await page.locator("#stored-list li span").allInnerTexts(), ["100%.gguf, 500 kB of 1.0 MB"]);
+  await keepNothing();
+  await page.reload();
+  await page.locator("#model-name", { hasText: "wisp-tiny" }).waitFor();
 });
 
 test("a model that does not fit the storage runs with a warning", async () => {
@@ -265,6 +368,41 @@ test("a second visit needs no network", async () => {
   } finally {
     server.state.fault = undefined;
     await context.setOffline(false);
+  }
+});
+
+test("a page that is open during a deployment still loads models", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "wisp-page-"));
+  cpSync(PAGE, folder, { recursive: true });
+  const deployed = await serve({ mounts: { "/": folder } });
+  const other = await launch();
+  try {
+    const open = await other.newPage();
+    await open.goto(deployed.url + PAGE_PATH);
+    await open.evaluate(() => navigator.serviceWorker.ready);
+    await open.waitForFunction(() => navigator.serviceWorker.controller !== null);
+    // The next version has another worker.
+    const [worker] = readdirSync(join(folder, "assets")).filter((name) => /^worker-.*\.js$/.test(name));
+    assert.ok(worker);
+    rmSync(join(folder, "assets", worker));
+    const script = join(folder, "sw.js");
+    writeFileSync(script, readFileSync(script, "utf8").replace(`"assets/${worker}",`, "").replace(/(PREFIX\}|wisp-page-)\w+/, "$1next"));
+    await open.evaluate(async () => {
+      const registration = await navigator.serviceWorker.ready;
+      await registration.update();
+      const next = registration.installing ?? registration.waiting ?? registration.active;
+      while (!["installed", "activated"].includes(next.state)) await new Promise((resolve) => setTimeout(resolve, 50));
+    });
+    await open.waitForTimeout(500);
+    await open.locator("#send:enabled").waitFor(READY);
+    await open.locator("#open-models").click();
+    await open.locator("#choices").getByRole("button", { name: /wisp-tiny/ }).click();
+    await open.locator("#send:disabled").waitFor();
+    await open.locator("#send:enabled").waitFor(READY);
+  } finally {
+    await other.close();
+    await deployed.close();
+    rmSync(folder, { recursive: true, force: true });
   }
 });
 

@@ -1,6 +1,6 @@
 // A project that uses the package, which must pass all strict checks of TypeScript.
 import Default, {
-  models, Wisp, WispError, type ChatCompletion, type ChatMessage, type LoadProgress, type Tool, type WispErrorCode,
+  models, Wisp, WispError, type ChatCompletion, type ChatMessage, type ChatParams, type CompletionParams, type LoadProgress, type Tool, type WispErrorCode,
 } from "wisp-web";
 
 export async function main(file: File): Promise<string> {
@@ -44,12 +44,17 @@ export async function main(file: File): Promise<string> {
   const tokens: number[] = await engine.tokenize(text);
   const rate: number = (await engine.bench({ runs: 1 })).decode.median;
   const { tuning, changed } = await engine.tune({ seconds: 5 });
-  const tuned = await Wisp.load({ tuning });
+  const tuned = await Wisp.load({ tuning, worker: new URL("./worker.js", "https://example.org"), cache: "check" });
   console.log(changed, tuned.info.name);
   engine.lost.then((error) => console.log(error.advice));
   await engine.unload();
   await models.clear();
   return [text, streamed, vectors.length, tokens.length, rate].join();
+}
+
+export async function pass(engine: Wisp, chat: ChatParams, completion: CompletionParams, stream: boolean): Promise<boolean> {
+  const answers = [await engine.chat.completions.create(chat), await engine.completions.create({ ...completion, stream })];
+  return answers.some((answer) => "choices" in answer);
 }
 
 export function explain(error: unknown): WispErrorCode {

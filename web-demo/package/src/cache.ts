@@ -4,7 +4,7 @@ import { WispError } from "./errors.js";
 export interface StoredFile {
   /** The address of the file, which `remove` takes. */
   url: string;
-  /** The size of the file in bytes. */
+  /** The size of the file in bytes; 0 while it is downloaded as a whole, which cannot be resumed. */
   size: number;
   /** The number of stored bytes. */
   stored: number;
@@ -64,6 +64,40 @@ async function readAbout(folder: FileSystemDirectoryHandle): Promise<About | und
   }
 }
 
+/** The indexes of the pieces in a folder. */
+async function readChunks(folder: FileSystemDirectoryHandle): Promise<Set<number>> {
+  const chunks = new Set<number>();
+  for await (const name of folder.keys()) if (/^\d+$/.test(name)) chunks.add(Number(name));
+  return chunks;
+}
+
+/** The name of a folder's lock, which all tabs share that use the folder. */
+const lockOf = (name: string) => `${FOLDER}/${name}`;
+
+/** Deletes a folder without a description, or with that of an interrupted download as a whole, unless a tab uses it. */
+async function sweep(name: string): Promise<void> {
+  await navigator.locks.request(lockOf(name), { ifAvailable: true }, async (lock) => {
+    if (!lock) return;
+    try {
+      const home = await root(false);
+      const about = await readAbout(await home.getDirectoryHandle(name));
+      if (!about?.size) await home.removeEntry(name, { recursive: true });
+    } catch (error) {
+      if (!absent(error)) throw error;
+    }
+  });
+}
+
+/** Acquires a lock together with others. Returns the function that releases it. */
+async function share(lock: string): Promise<() => Promise<void>> {
+  return new Promise((taken, fail) => {
+    const released = navigator.locks.request(lock, { mode: "shared" }, () => new Promise<void>((end) => {
+      taken(() => (end(), released));
+    }));
+    released.catch(fail);
+  });
+}
+
 /** The stored pieces of one file. */
 export class CachedFile {
   private constructor(
@@ -71,24 +105,43 @@ export class CachedFile {
     private about: About | undefined,
     private readonly chunks: Set<number>,
     private readonly url: string,
+    private readonly release: () => Promise<void>,
   ) {}
 
   /** Opens the stored pieces of a file; `undefined` if the browser has no storage. */
   static async open(url: string): Promise<CachedFile | undefined> {
+    let release: (() => Promise<void>) | undefined;
     try {
-      const folder = await (await root(true)).getDirectoryHandle(await folderName(url), { create: true });
-      const about = await readAbout(folder);
-      const chunks = new Set<number>();
-      for await (const name of folder.keys()) if (/^\d+$/.test(name)) chunks.add(Number(name));
-      return new CachedFile(folder, about, chunks, url);
+      const name = await folderName(url);
+      release = await share(lockOf(name));
+      const folder = await (await root(true)).getDirectoryHandle(name, { create: true });
+      return new CachedFile(folder, await readAbout(folder), await readChunks(folder), url, release);
+    } catch {
+      await release?.();
+      return undefined;
+    }
+  }
+
+  /** Returns the size of a stored file and whether all its pieces are stored; `undefined` if no visit can use it. */
+  static async find(url: string): Promise<{ size: number; complete: boolean } | undefined> {
+    try {
+      const folder = await (await root(false)).getDirectoryHandle(await folderName(url));
+      const { size = 0 } = (await readAbout(folder)) ?? {};
+      return size ? { size, complete: (await readChunks(folder)).size >= Math.ceil(size / CHUNK) } : undefined;
     } catch {
       return undefined;
     }
   }
 
-  /** The description of the file, if anything is stored. */
+  /** Ends the use of the file. Deletes what no later visit can use. */
+  async close(): Promise<void> {
+    await this.release();
+    if (!this.known) await sweep(this.folder.name);
+  }
+
+  /** The description of the file, if a later visit can use what is stored. */
   get known(): { size: number; etag: string | null } | undefined {
-    return this.about;
+    return this.about?.size ? this.about : undefined;
   }
 
   has(index: number): boolean {
@@ -104,24 +157,18 @@ export class CachedFile {
     await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
   }
 
-  /** Prepares for pieces of a file whose size is not known yet, and deletes those of earlier downloads. Until `finish`, a
-   *  later visit finds nothing. */
+  /** Prepares for pieces of a file whose size is not known yet, and deletes those of earlier downloads. Until `finish`, the
+   *  file is listed with the size 0. */
   async begin(): Promise<void> {
-    await this.clear();
-    this.about = { url: this.url, size: 0, etag: null, added: Date.now() };
+    for (const name of [ABOUT, ...[...this.chunks].map(String)]) await this.folder.removeEntry(name).catch(() => {});
+    this.chunks.clear();
+    await this.finish(0, null);
   }
 
   /** Sets the description of a file whose pieces are all stored. */
   async finish(size: number, etag: string | null): Promise<void> {
     this.about = { url: this.url, size, etag, added: Date.now() };
     await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
-  }
-
-  /** Deletes the pieces and the description. */
-  async clear(): Promise<void> {
-    for (const name of [ABOUT, ...[...this.chunks].map(String)]) await this.folder.removeEntry(name).catch(() => {});
-    this.chunks.clear();
-    this.about = undefined;
   }
 
   /** Returns a piece if it is stored and its digest is correct. */
@@ -149,11 +196,15 @@ export class CachedFile {
 
 /** The model files in the browser's storage. */
 export const models = {
-  /** Lists all stored files. */
+  /** Lists all stored files. Deletes the rest of interrupted downloads that cannot be resumed. */
   async list(): Promise<StoredFile[]> {
     const files: StoredFile[] = [];
     try {
-      for await (const folder of (await root(false)).values()) {
+      const home = await root(false);
+      const names: string[] = [];
+      for await (const name of home.keys()) names.push(name);
+      for (const name of names) await sweep(name).catch(() => {});
+      for await (const folder of home.values()) {
         if (folder.kind !== "directory") continue;
         const about = await readAbout(folder);
         if (!about) continue;

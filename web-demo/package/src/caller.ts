@@ -8,14 +8,18 @@ export interface Caller {
   close(): void;
 }
 
-/** Starts the worker. */
-function start(): Worker {
+/** Starts the package's worker from this module's folder, or from its given address. */
+function start(given?: string | URL): Worker {
   const here = new URL(import.meta.url);
-  // Bundlers know a worker by this expression.
-  if (here.origin === location.origin) return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  // Bundlers recognise a worker by this expression. In webpack's output, this module's address is that of its source file.
+  if (given === undefined && (here.protocol === "file:" || here.origin === location.origin)) {
+    return new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  }
+  const address = new URL(given ?? here, globalThis.document?.baseURI ?? location.href);
+  if (address.origin === location.origin) return new Worker(address, { type: "module", name: "wisp" });
   // A script of another origin, such as a CDN's, starts no worker, but one of the page's own imports it.
-  here.pathname = here.pathname.replace(/[^/]*$/, "worker.js");
-  const script = new Blob([`import ${JSON.stringify(here.href)};`], { type: "text/javascript" });
+  if (given === undefined) address.pathname = address.pathname.replace(/[^/]*$/, "worker.js");
+  const script = new Blob([`import ${JSON.stringify(address.href)};`], { type: "text/javascript" });
   const url = URL.createObjectURL(script);
   const worker = new Worker(url, { type: "module", name: "wisp" });
   worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
@@ -24,12 +28,13 @@ function start(): Worker {
 
 /** An engine in a worker. */
 export class WorkerCaller implements Caller {
-  private readonly worker = start();
+  private readonly worker: Worker;
   private next = 0;
   private closed = false;
   private readonly open = new Map<number, { emit: Emit | undefined; done: (value: any) => void; fail: (error: unknown) => void }>();
 
-  constructor() {
+  constructor(given?: Worker | string | URL) {
+    this.worker = given instanceof Worker ? given : start(given);
     this.worker.addEventListener("message", ({ data }) => {
       const call = this.open.get(data.id);
       if ("event" in data) return call?.emit?.(data.event);
@@ -48,15 +53,23 @@ export class WorkerCaller implements Caller {
     return new Promise<T>((done, fail) => {
       check(signal);
       if (this.closed) throw new WispError("InvalidRequest", "no model is loaded");
-      const stop = () => this.worker.postMessage({ id, call: "abort" });
+      // A load is stopped by closing the worker, which cannot answer while it fetches the engine's module.
+      const stop = name === "load"
+        ? () => this.open.get(id)?.fail(new WispError("Aborted", "stopped"))
+        : () => this.worker.postMessage({ id, call: "abort" });
       signal?.addEventListener("abort", stop);
       const end = <A>(settle: (value: A) => void) => (value: A) => {
         signal?.removeEventListener("abort", stop);
         if (name !== "load") this.open.delete(id);
         settle(value);
       };
-      this.open.set(id, { emit, done: end(done), fail: end(fail) });
-      this.worker.postMessage({ id, call: name, args });
+      const call = { emit, done: end(done), fail: end(fail) };
+      this.open.set(id, call);
+      try {
+        this.worker.postMessage({ id, call: name, args });
+      } catch (error) {
+        call.fail(new WispError("InvalidRequest", "an argument cannot be sent to the worker", error));
+      }
     });
   }
 

@@ -41,8 +41,9 @@ export interface EngineOptions {
   precision?: "exact" | "f16" | "int8";
   /** The tuning of an earlier `engine.tune()` on this GPU. One of another version of this package has no effect. */
   tuning?: Tuning;
-  /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
-  cache?: "prefer" | "require" | "none";
+  /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. `check` is `prefer`,
+   *  but asks the server whether stored files are still current; the others ask only if a part of the model is missing. */
+  cache?: "prefer" | "require" | "none" | "check";
 }
 
 /** The progress of loading. */
@@ -78,7 +79,11 @@ export interface ModelInfo {
 }
 
 /** A prompt: a text, a chat, or tokens. */
-export type Prompt = { text: string } | { chat: object } | { tokens: number[] };
+export type Prompt =
+  | { text: string }
+  /** The JSON of a chat. */
+  | { chat: string }
+  | { tokens: Uint32Array };
 
 /** An event of a request. */
 export type RequestEvent =
@@ -128,9 +133,9 @@ export class Core {
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: (args, _, signal) => this.request(signal, (model, canceller) => model.embed(JSON.stringify(args.inputs), canceller)),
+    embed: (args, _, signal) => this.request(signal, (model, canceller) => model.embed(args.inputs, canceller)),
     encode: async (args) => this.loaded().encode(args.text, args.special),
-    decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
+    decode: async (args) => this.loaded().decode(args.tokens),
     tune: (args, _, signal) => this.tune(args, signal),
     bench: async (args, _, signal) => JSON.parse(await this.request(signal, (model, canceller) => model.bench(JSON.stringify(args), canceller))),
     memory: () => this.memory(),
@@ -200,11 +205,12 @@ export class Core {
       });
       this.model = model;
     } catch (error) {
+      device()?.destroy();
       throw failure ?? error;
     } finally {
       signal.removeEventListener("abort", cancel);
       canceller.free();
-      for (const file of files.weights) if ("close" in file) (file as { close(): void }).close();
+      await Promise.all(files.weights.map((file) => file.close()));
     }
     const info: ModelInfo = JSON.parse(this.model.info());
     const gpu = device();
@@ -221,8 +227,8 @@ export class Core {
     return this.model;
   }
 
-  private tokens(model: Model, prompt: { text: string } | { tokens: number[] }): Uint32Array {
-    return "tokens" in prompt ? Uint32Array.from(prompt.tokens) : model.encode(prompt.text, true);
+  private tokens(model: Model, prompt: { text: string } | { tokens: Uint32Array }): Uint32Array {
+    return "tokens" in prompt ? prompt.tokens : model.encode(prompt.text, true);
   }
 
   /** Returns what a call returns, which the signal or an unload ends. */
@@ -251,7 +257,7 @@ export class Core {
     return JSON.parse(report);
   }
 
-  private async generate(prompt: Prompt, options: object, emit: Emit, signal: AbortSignal): Promise<void> {
+  private async generate(prompt: Prompt, options: string, emit: Emit, signal: AbortSignal): Promise<void> {
     check(signal);
     const tokens = "chat" in prompt ? undefined : this.tokens(this.loaded(), prompt);
     const tell = (event: RequestEvent) => emit(event);
@@ -262,10 +268,9 @@ export class Core {
       cancelled ||= event.type === "end" && event.reason === "cancelled";
       tell(event);
     };
-    const given = JSON.stringify(options);
     await this.request(signal, (model, canceller) => "chat" in prompt
-      ? model.answer(JSON.stringify(prompt.chat), given, canceller, take)
-      : model.generate(tokens!, given, canceller, take));
+      ? model.answer(prompt.chat, options, canceller, take)
+      : model.generate(tokens!, options, canceller, take));
     if (cancelled) throw new WispError("Aborted", "stopped");
   }
 

@@ -61,6 +61,15 @@ export class WispError extends Error {
   }
 }
 
+/** Returns the JSON of a part of a request. Unlike the part, which may be a proxy of a framework's, it can be sent to a worker. */
+export function json(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    throw new WispError("InvalidRequest", "the request is no JSON", error);
+  }
+}
+
 /** Throws if the signal is aborted. */
 export function check(signal?: AbortSignal): void {
   if (signal?.aborted) throw new WispError("Aborted", "stopped");

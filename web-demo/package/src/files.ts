@@ -6,6 +6,7 @@ export interface SourceFile {
   readonly name: string;
   readonly size: number;
   read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+  close(): Promise<void>;
 }
 
 /** The origin of the last bytes. */
@@ -14,8 +15,13 @@ export type Origin = "network" | "storage" | "file";
 /** The options of fetching a file. */
 export interface FetchOptions {
   signal?: AbortSignal | undefined;
-  /** `prefer`: store the file if there is room; `require`: fail otherwise; `none`: do not store it. */
-  cache: "prefer" | "require" | "none";
+  /** `prefer`: store the file if there is room; `require`: fail otherwise; `none`: do not store it; `check`: as `prefer`, and
+   *  ask the server whether a stored file is current. */
+  cache: "prefer" | "require" | "none" | "check";
+  /** The mode of the browser's own cache. Default: `no-store`. */
+  httpCache?: RequestCache | undefined;
+  /** The files of the same model that are being received, the one that was read last at the end. */
+  receiving?: Set<HttpFile> | undefined;
   headers?: Record<string, string> | undefined;
   onOrigin: (origin: Origin) => void;
   onWarning: (warning: WispError) => void;
@@ -44,6 +50,8 @@ export class LocalFile implements SourceFile {
       throw new WispError("ModelFormat", `${this.name} can no longer be read: was it moved or changed?`, error);
     }
   }
+
+  async close(): Promise<void> {}
 }
 
 /** Consecutive attempts without data before a download fails. */
@@ -55,6 +63,8 @@ const PAUSE = 250;
 const SMALL = 256 << 10;
 /** Maximum number of pieces to read and discard instead of starting a new request. */
 const NEAR = 2;
+/** Maximum files of a model that are received at a time: browsers open six connections to a server with HTTP/1.1. */
+const MOST_RECEIVED = 2;
 
 const pause = (milliseconds: number, signal?: AbortSignal) =>
   new Promise<void>((resolve) => {
@@ -82,6 +92,12 @@ function plain(name: string): string {
 /** The server's tag for this version of a file. */
 const tag = ({ headers }: Response) => headers.get("ETag") ?? headers.get("Last-Modified");
 
+/** The start of a part of a file and the size of the file, if the server tells them. */
+function partOf({ headers }: Response): { start: number; size: number } | undefined {
+  const [, start, size] = /^bytes (\d+)-\d+\/(\d+)$/.exec(headers.get("Content-Range") ?? "") ?? [];
+  return size === undefined ? undefined : { start: Number(start), size: Number(size) };
+}
+
 /** Maximum bytes of a file that is read at once. */
 const MOST_TEXT = 256 << 20;
 
@@ -95,6 +111,8 @@ export class HttpFile implements SourceFile {
   private recent = new Map<number, Uint8Array<ArrayBuffer>>();
   /** Whether the file was downloaded as a whole. */
   private whole = false;
+  /** The number of requests for parts of the file that failed before its size was known. */
+  private refusals = 0;
   /** The pieces of a whole file for which there is no storage. The browser may keep blobs on its disk. */
   private held = new Map<number, Blob>();
 
@@ -109,12 +127,12 @@ export class HttpFile implements SourceFile {
   }
 
   /** Opens a small file. */
-  static openText(url: string, options: FetchOptions): Promise<HttpFile> {
-    return HttpFile.open(url, { ...options, onWhole: undefined }, MOST_TEXT);
+  static openText(url: string, options: FetchOptions, verify = false): Promise<HttpFile> {
+    return HttpFile.open(url, { ...options, onWhole: undefined }, MOST_TEXT, verify);
   }
 
-  /** Opens a file, without a request if storage has its description. */
-  static async open(url: string, options: FetchOptions, most = Infinity): Promise<HttpFile> {
+  /** Opens a file, without a request if storage has its description, unless `verify` asks the server whether it is current. */
+  static async open(url: string, options: FetchOptions, most = Infinity, verify = false): Promise<HttpFile> {
     const cached = options.cache === "none" ? undefined : await CachedFile.open(url);
     if (!cached && options.cache !== "none") {
       const refused = new WispError("QuotaExceeded", "the browser has no storage for this page");
@@ -122,13 +140,19 @@ export class HttpFile implements SourceFile {
       options.onWarning(refused);
     }
     const file = new HttpFile(url, options, cached, most);
-    if (cached?.known) {
-      file.size = cached.known.size;
-      file.etag = cached.known.etag;
-    } else {
-      await file.retrying(() => file.connect(0));
+    const known = cached?.known;
+    try {
+      if (known && !((verify || options.cache === "check") && (await file.isOutdated(known)))) {
+        file.size = known.size;
+        file.etag = known.etag;
+      } else {
+        await file.retrying(() => file.connect(0));
+      }
+      return file;
+    } catch (error) {
+      await file.close();
+      throw error;
     }
-    return file;
   }
 
   /** Reads a small file. */
@@ -153,13 +177,32 @@ export class HttpFile implements SourceFile {
   }
 
   /** Cancels the current download. */
-  close(): void {
+  async close(): Promise<void> {
+    this.disconnect();
+    this.recent.clear();
+    this.held.clear();
+    await this.stopStoring();
+  }
+
+  private disconnect(): void {
     this.stream?.reader.cancel().catch(() => {});
     this.stream = undefined;
-    this.recent.clear();
-    // What is only partly stored is of no use to a later visit.
-    if (this.held.size > 0) void this.cached?.clear().catch(() => {});
-    this.held.clear();
+    this.options.receiving?.delete(this);
+  }
+
+  private async stopStoring(): Promise<void> {
+    const cached = this.cached;
+    this.cached = undefined;
+    await cached?.close().catch(() => {});
+  }
+
+  /** Asks the server whether it has another version than the stored one, which remains in use if there is no answer. */
+  private async isOutdated({ size, etag }: { size: number; etag: string | null }): Promise<boolean> {
+    const response = await this.retrying(() => this.request("bytes=0-0")).catch(() => undefined);
+    check(this.options.signal);
+    if (!response) return false;
+    response.body?.cancel().catch(() => {});
+    return tag(response) !== etag || (partOf(response)?.size ?? size) !== size;
   }
 
   private isNear(index: number): boolean {
@@ -195,6 +238,7 @@ export class HttpFile implements SourceFile {
     const start = index * CHUNK;
     const chunk = new Uint8Array(Math.min(CHUNK, this.size - start));
     let have = 0;
+    this.receivedLast();
     await this.retrying(async (progress) => {
       if (this.stream?.at !== start + have) await this.connect(start + have);
       while (have < chunk.length) {
@@ -209,9 +253,18 @@ export class HttpFile implements SourceFile {
     } catch (error) {
       // The download continues without storing.
       this.refused(error);
-      this.cached = undefined;
+      await this.stopStoring();
     }
     return chunk;
+  }
+
+  /** Ends the connections of the files of this model that were read before, except the last ones. */
+  private receivedLast(): void {
+    const { receiving } = this.options;
+    if (!receiving) return;
+    receiving.delete(this);
+    receiving.add(this);
+    for (const file of [...receiving].slice(0, -MOST_RECEIVED)) file.disconnect();
   }
 
   /** Fetches a few bytes by a separate request. */
@@ -245,13 +298,16 @@ export class HttpFile implements SourceFile {
     const get = (more: Record<string, string>) => fetch(this.url, {
       headers: { ...headers, ...more },
       credentials: "same-origin",
-      cache: "no-store",
+      cache: this.options.httpCache ?? "no-store",
       ...(signal ? { signal } : {}),
     });
-    const response = await get(range ? { Range: range } : {}).catch((error: unknown) => {
-      // A server may allow other sites to read its files, but not to ask for parts of them.
-      if (!range || this.size || signal?.aborted) throw error;
-      return get({});
+    const response = await get(range ? { Range: range } : {}).catch(async (error: unknown) => {
+      // The connection may have failed, or the server allows other sites to read its files, but not to ask for parts of them.
+      if (!range || this.size || signal?.aborted || ++this.refusals === 1) throw error;
+      const whole = await get({});
+      if (this.refusals > 2 || whole.headers.get("Accept-Ranges") !== "bytes") return whole;
+      whole.body?.cancel().catch(() => {});
+      throw error;
     });
     if (response.status === 416) {
       throw new WispError("ModelFormat", `${this.name} is empty or shorter than it was`);
@@ -265,13 +321,12 @@ export class HttpFile implements SourceFile {
 
   /** Opens a stream at a position. */
   private async connect(start: number): Promise<void> {
-    this.stream?.reader.cancel().catch(() => {});
-    this.stream = undefined;
+    this.disconnect();
     const response = await this.request(`bytes=${start}-`);
-    const range = /^bytes (\d+)-\d+\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "");
+    const part = partOf(response);
     const partial = response.status === 206;
-    if (partial && range && Number(range[1]) !== start) throw new TypeError("the server sent another range");
-    let size = range ? Number(range[2]) : Number(response.headers.get("Content-Length") ?? 0) + (partial ? start : 0);
+    if (partial && part && part.start !== start) throw new TypeError("the server sent another range");
+    let size = part ? part.size : Number(response.headers.get("Content-Length") ?? 0) + (partial ? start : 0);
     if (!this.size && (!partial || !size)) return this.receiveWhole(response);
     // The length of a compressed answer is not that of the file.
     if (!size || (this.whole && !partial)) size = this.size;
@@ -286,13 +341,17 @@ export class HttpFile implements SourceFile {
     await this.keep();
     const reader = response.body.getReader() as Stream["reader"];
     this.stream = { reader, at: partial ? start : 0, rest: new Uint8Array(0) };
+    this.receivedLast();
     // A server without ranges sends the file from the start.
     while (this.stream.at < start) await this.receive(start - this.stream.at);
   }
 
   /** Receives the whole file, piece by piece. */
   private async receiveWhole(response: Response): Promise<void> {
-    await this.cached?.begin().catch(() => (this.cached = undefined));
+    await this.cached?.begin().catch(async (error: unknown) => {
+      await this.stopStoring();
+      this.refused(error);
+    });
     this.held.clear();
     // The browser hides whether the answer of another site is compressed.
     const length = response.headers.has("Content-Encoding") ? 0 : Number(response.headers.get("Content-Length") ?? 0);
@@ -349,7 +408,7 @@ export class HttpFile implements SourceFile {
       await this.cached?.describe(this.size, this.etag);
     } catch (error) {
       this.refused(error);
-      this.cached = undefined;
+      await this.stopStoring();
     }
   }
 
@@ -361,8 +420,7 @@ export class HttpFile implements SourceFile {
       } catch (error) {
         check(this.options.signal);
         if (error instanceof WispError) throw error;
-        this.stream?.reader.cancel().catch(() => {});
-        this.stream = undefined;
+        this.disconnect();
         failures += 1;
         // A server that never responded is not retried.
         if (failures >= (this.size ? TRIES : TRIES_TO_OPEN)) throw this.explain(error);

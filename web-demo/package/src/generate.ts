@@ -1,6 +1,6 @@
 import type { Caller } from "./caller.js";
 import type { Prompt, RequestEvent } from "./core.js";
-import { check, WispError } from "./errors.js";
+import { check, json, WispError } from "./errors.js";
 import type {
   ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, ToolCall, ToolCallDelta, Usage,
 } from "./openai.js";
@@ -151,7 +151,8 @@ export class Generation {
   private readonly tokens: number[] = [];
   private readonly offsets: number[] = [];
   private readonly scores: TokenLogprob[] = [];
-  private readonly options: object;
+  /** The JSON of the engine's options. */
+  private readonly options: string;
 
   /** Throws if a parameter is invalid or not supported. */
   constructor(
@@ -161,7 +162,7 @@ export class Generation {
     private readonly params: Params,
     private readonly request: RequestOptions,
   ) {
-    this.options = engineOptions(params);
+    this.options = json(engineOptions(params));
     this.id = `${kind}-${crypto.randomUUID().replaceAll("-", "")}`;
   }
 

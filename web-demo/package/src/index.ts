@@ -1,7 +1,7 @@
 import { models, type StoredFile } from "./cache.js";
 import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
 import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./core.js";
-import { WispError, type WispErrorCode } from "./errors.js";
+import { json, WispError, type WispErrorCode } from "./errors.js";
 import { Generation, joined, refuse } from "./generate.js";
 import type {
   AnswerMessage, ChatCompletion, ChatCompletionChunk, ChatLogprobs, ChatMessage, ChatParams, Completion, CompletionLogprobs, CompletionParams,
@@ -23,8 +23,9 @@ export interface LoadOptions extends EngineOptions {
   onWarning?: (warning: WispError) => void;
   /** Cancels the load. */
   signal?: AbortSignal;
-  /** Whether the engine runs in a worker. Default: true. */
-  worker?: boolean;
+  /** Whether the engine runs in a worker. Default: true. An app whose bundles are on another origin gives the address of the
+   *  package's `worker.js`, which bundlers rename, or a worker that runs it. A worker serves one model, and ends with it. */
+  worker?: boolean | Worker | string | URL;
 }
 
 /** The options of a benchmark. */
@@ -142,18 +143,19 @@ export class Wisp {
   /** Loads a model. */
   static async load(options: LoadOptions = {}): Promise<Wisp> {
     const { model = "inside", onProgress, onWarning, signal, worker = true, ...engine } = options;
-    const caller = worker ? new WorkerCaller() : await DirectCaller.create();
-    const wisp = new Wisp(caller, undefined);
-    const emit = (event: any) => {
-      if (event.progress) onProgress?.(event.progress);
-      if (event.warning) onWarning?.(new WispError(event.warning.code, event.warning.message));
-      if (event.lost) wisp.tellLost(new WispError("DeviceLost", event.lost));
-    };
+    let caller: Caller | undefined;
     try {
-      wisp.known = await caller.call<ModelInfo>("load", { model: resolved(model), options: engine }, emit, signal);
+      caller = worker ? new WorkerCaller(worker === true ? undefined : worker) : await DirectCaller.create();
+      const wisp = new Wisp(caller, undefined);
+      const emit = (event: any) => {
+        if (event.progress) onProgress?.(event.progress);
+        if (event.warning) onWarning?.(new WispError(event.warning.code, event.warning.message));
+        if (event.lost) wisp.tellLost(new WispError("DeviceLost", event.lost));
+      };
+      wisp.known = await caller.call<ModelInfo>("load", { model: resolved(model), options: JSON.parse(json(engine)) }, emit, signal);
       return wisp;
     } catch (error) {
-      caller.close();
+      caller?.close();
       throw WispError.from(error);
     }
   }
@@ -177,7 +179,7 @@ export class Wisp {
 
   /** Returns the text of tokens. */
   async detokenize(tokens: number[]): Promise<string> {
-    return this.caller.call("decode", { tokens });
+    return this.caller.call("decode", { tokens: Uint32Array.from(tokens) });
   }
 
   /** Measures the speed of the model. */
@@ -209,7 +211,7 @@ export class Wisp {
       messages: filled(params.messages), tools, tool_choice, parallel_tool_calls, reasoning_effort,
       chat_template_kwargs: params.chat_template_kwargs ?? {}, control_tokens: params.allow_control_tokens ?? false,
     };
-    const run = new Generation(this.caller, "chatcmpl", { chat }, params, request);
+    const run = new Generation(this.caller, "chatcmpl", { chat: json(chat) }, params, request);
     if (params.stream) return this.chatChunks(run, params);
     const { text, reasoning, calls, finish, tokens, scores } = await run.whole();
     const message: AnswerMessage = {
@@ -254,7 +256,7 @@ export class Wisp {
 
   private async createCompletion(params: CompletionParams, request: RequestOptions = {}): Promise<unknown> {
     const prompt = onlyPrompt(params.prompt);
-    const given = typeof prompt === "string" ? { text: prompt } : { tokens: prompt };
+    const given = typeof prompt === "string" ? { text: prompt } : { tokens: Uint32Array.from(prompt) };
     const limited = { ...params, max_tokens: params.max_tokens ?? COMPLETION_TOKENS };
     const run = new Generation(this.caller, "cmpl", given, limited, request);
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
@@ -293,7 +295,7 @@ export class Wisp {
     }
     const alone = typeof input === "string" || typeof input[0] === "number";
     const inputs = alone ? [input] : [...input];
-    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs }, undefined, signal);
+    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs: json(inputs) }, undefined, signal);
     const width = numbers.length / Math.max(inputs.length, 1);
     return {
       object: "list",
@@ -310,12 +312,14 @@ export class Wisp {
 export interface ChatCreate {
   (params: ChatParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<ChatCompletionChunk>>;
   (params: ChatParams & { stream?: false | null }, request?: RequestOptions): Promise<ChatCompletion>;
+  (params: ChatParams, request?: RequestOptions): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>;
 }
 
 /** `completions.create`: with `stream`, an iterable of parts. */
 export interface CompletionCreate {
   (params: CompletionParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<Completion>>;
   (params: CompletionParams & { stream?: false | null }, request?: RequestOptions): Promise<Completion & { usage: Usage }>;
+  (params: CompletionParams, request?: RequestOptions): Promise<(Completion & { usage: Usage }) | AsyncIterable<Completion>>;
 }
 
 export default Wisp;

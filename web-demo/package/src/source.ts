@@ -69,8 +69,14 @@ function absolute(address: string): string {
 /** Returns a source with whole addresses: a worker resolves relative ones against its own address. */
 export function resolved(source: ModelSource): ModelSource {
   if (typeof source === "string") return source === "inside" || repository(source) ? source : absolute(source);
-  return "urls" in source ? { urls: source.urls.map(absolute) } : source;
+  // Copies can be sent to the worker, unlike proxies of a framework's.
+  if (source instanceof File) return source;
+  if (Array.isArray(source)) return [...source];
+  return "urls" in source ? { urls: source.urls.map(absolute) } : { ...(source as HubSource) };
 }
+
+/** The sizes of files, where they are known. */
+type Sizes = readonly (number | undefined)[];
 
 /** The names of all parts of a split GGUF file. */
 function parts(name: string): string[] {
@@ -84,7 +90,7 @@ function parts(name: string): string[] {
 export async function open(source: ModelSource, options: FetchOptions): Promise<OpenModel> {
   if (source === "inside") {
     const url = new URL("./wisp-tiny.gguf", import.meta.url).href;
-    return { ...(await openUrls([url], { ...options, cache: "none" })), name: "wisp-tiny" };
+    return { ...(await openUrls([url], { ...options, cache: "none", httpCache: "default" })), name: "wisp-tiny" };
   }
   if (source instanceof File) return openFiles([source], options);
   if (Array.isArray(source)) return openFiles(source, options);
@@ -116,13 +122,28 @@ async function openFiles(files: readonly File[], options: FetchOptions): Promise
   return { name: chosen[0]!.name, weights: chosen.map(local), texts: files.length === 1 ? {} : texts };
 }
 
-/** Opens files in order, and closes all if one fails. */
-async function openAll(urls: readonly string[], options: FetchOptions): Promise<HttpFile[]> {
+/** Returns whether storage has all of these files whole, and with their sizes if those are known. */
+async function areComplete(urls: readonly string[], { cache }: FetchOptions, sizes: Sizes = []): Promise<boolean> {
+  if (cache === "none") return false;
+  const found = await Promise.all(urls.map((url) => CachedFile.find(url)));
+  return found.every((file, i) => file?.complete && file.size === (sizes[i] ?? file.size));
+}
+
+/** Returns whether storage has a file, or a part of it. */
+async function isKnown(url: string, { cache }: FetchOptions): Promise<boolean> {
+  return cache !== "none" && (await CachedFile.find(url)) !== undefined;
+}
+
+/** Opens files in order, and closes all if one fails. Verifies what is stored unless all files are complete, so that those
+ *  that are missing are of the same version. */
+async function openAll(urls: readonly string[], given: FetchOptions, sizes?: Sizes): Promise<HttpFile[]> {
+  const verify = !(await areComplete(urls, given, sizes));
+  const options = { ...given, receiving: new Set<HttpFile>() };
   const files: HttpFile[] = [];
   try {
-    for (const url of urls) files.push(await HttpFile.open(url, options));
+    for (const url of urls) files.push(await HttpFile.open(url, options, Infinity, verify));
   } catch (error) {
-    for (const file of files) file.close();
+    await Promise.all(files.map((file) => file.close()));
     throw error;
   }
   return files;
@@ -153,13 +174,15 @@ async function openLayout(
   options: FetchOptions,
   optionals: readonly string[] = TEXTS,
 ): Promise<OpenModel> {
-  let weights = [...urls];
   const index = urls.find((url) => new URL(url).pathname.endsWith(INDEX));
-  if (index) weights = (await shards(index, options)).map(beside);
+  const all = async (verify: boolean) => (index ? (await shards(index, options, verify)).map(beside) : [...urls]);
+  const isOld = index !== undefined && (await isKnown(index, options));
+  let weights = await all(false);
+  const verify = !(await areComplete(weights, options));
+  if (verify && isOld) weights = await all(true);
   // Weights are stored after the other files, so those that are not stored then do not exist.
-  const [first] = weights;
-  const isStored = first !== undefined && options.cache !== "none" && (await CachedFile.open(first))?.known !== undefined;
-  const found = await Promise.all(optionals.map((file) => optional(beside(file), options, isStored)));
+  const isStored = weights[0] !== undefined && (await isKnown(weights[0], options));
+  const found = await Promise.all(optionals.map((file) => optional(beside(file), options, isStored, verify)));
   const texts: OpenModel["texts"] = {};
   optionals.forEach((file, i) => {
     if (found[i]) texts[file] = found[i];
@@ -168,8 +191,8 @@ async function openLayout(
 }
 
 /** Returns the files that an index names. */
-async function shards(index: string, options: FetchOptions): Promise<string[]> {
-  const file = await HttpFile.openText(index, options);
+async function shards(index: string, options: FetchOptions, verify: boolean): Promise<string[]> {
+  const file = await HttpFile.openText(index, options, verify);
   try {
     const { weight_map } = JSON.parse(new TextDecoder().decode(await file.text()));
     const names = [...new Set(Object.values(weight_map as Record<string, string>))].sort();
@@ -179,21 +202,22 @@ async function shards(index: string, options: FetchOptions): Promise<string[]> {
     if (error instanceof WispError) throw error;
     throw new WispError("ModelFormat", `${file.name} is not an index of safetensors`, error);
   } finally {
-    file.close();
+    await file.close();
   }
 }
 
 /** Reads a small optional file. One of a stored model is not missed without a network. */
-async function optional(url: string, options: FetchOptions, isStored: boolean): Promise<Uint8Array | undefined> {
+async function optional(url: string, options: FetchOptions, isStored: boolean, verify: boolean): Promise<Uint8Array | undefined> {
+  let file: HttpFile | undefined;
   try {
-    const file = await HttpFile.openText(url, options);
-    const text = await file.text();
-    file.close();
-    return text;
+    file = await HttpFile.openText(url, options, verify);
+    return await file.text();
   } catch (error) {
     if (error instanceof WispError && /HTTP status 40[134]/.test(error.message)) return undefined;
     if (isStored && error instanceof WispError && error.code === "Network" && !/HTTP status/.test(error.message)) return undefined;
     throw error;
+  } finally {
+    await file?.close();
   }
 }
 
@@ -229,11 +253,10 @@ async function list(url: string, options: FetchOptions): Promise<HubEntry[]> {
   } catch (error) {
     if (error instanceof WispError) throw error;
     // An invalid listing is not stored.
-    listing.close();
     if (options.cache !== "none") await models.remove(url).catch(() => {});
     throw new WispError("Network", `${new URL(url).origin} does not answer as a hub does`, error);
   } finally {
-    listing.close();
+    await listing.close();
   }
 }
 
@@ -251,15 +274,25 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
   const options = { ...given, headers };
   const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file.split("/").map(encodeURIComponent).join("/")}`;
   const url = `${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`;
+  const isOld = await isKnown(url, options);
   let entries = await list(url, options);
-  // A stored listing may be older than the file.
-  if (!wanted(source, entries) && options.cache !== "none") entries = await listAgain(url, options);
-  const weights = wanted(source, entries);
+  let weights = wanted(source, entries);
+  // A stored listing may be older than the files.
+  if (isOld && !(weights && (await areComplete(parts(weights).map(beside), options)))) {
+    const stored = entries;
+    entries = await listAgain(url, options).catch((error: unknown) => {
+      if (weights) return stored;
+      throw error;
+    });
+    weights = wanted(source, entries);
+  }
   if (!weights) {
     throw new WispError("ModelFormat", `${source.repo} has no model that Wisp reads: no GGUF${source.file ? ` of ${source.file}` : ""}, no safetensors`);
   }
   if (weights.endsWith(".gguf")) {
-    return { name: source.repo, weights: await openAll(parts(weights).map(beside), options), texts: {} };
+    const files = parts(weights);
+    const sizes = files.map((file) => entries.find(({ path }) => path === file)?.size);
+    return { name: source.repo, weights: await openAll(files.map(beside), options, sizes), texts: {} };
   }
   const texts = TEXTS.filter((file) => entries.some(({ path }) => path === file));
   return openLayout(source.repo, [beside(weights)], beside, options, texts);

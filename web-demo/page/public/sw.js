@@ -1,19 +1,21 @@
 // Caches the page for visits without a network. The build inserts the list of files and the version.
+// A version waits until no page of the one before is open: such a page still needs its files, which the server may no longer have.
 const FILES = __FILES__;
-const CACHE = "wisp-page-__VERSION__";
+// Another page of this origin has caches of its own.
+const PREFIX = `wisp-page ${registration.scope} `;
+const CACHE = `${PREFIX}__VERSION__`;
 
 addEventListener("install", (event) => {
   const fill = async () => {
     const cache = await caches.open(CACHE);
     await cache.addAll(["./", ...FILES].map((file) => new Request(file, { cache: "reload" })));
-    await skipWaiting();
   };
   event.waitUntil(fill());
 });
 
 addEventListener("activate", (event) => {
   const clean = async () => {
-    for (const name of await caches.keys()) if (name.startsWith("wisp-page-") && name !== CACHE) await caches.delete(name);
+    for (const name of await caches.keys()) if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
     await clients.claim();
   };
   event.waitUntil(clean());

@@ -1,28 +1,53 @@
-import { type ChatMessage, WispError } from "wisp-web";
-import { announce, byId, make, size } from "./dom.js";
+import { type ChatMessage, type Wisp, WispError } from "wisp-web";
+import { announce, byId, hide, make, size } from "./dom.js";
 import { complain, engine, onChange } from "./engine.js";
 import { render } from "./markdown.js";
 import { settings } from "./settings.js";
 
 const EXAMPLES = ["Tell me a story about a brave fox.", "Why is the sky blue?", "Write a short poem about the sea."];
 
+type Message = { role: "user" | "assistant"; content: string };
+
+/** Where the conversation is kept while the tab is open. */
+const KEY = "wisp-conversation";
+
 const input = byId<HTMLTextAreaElement>("input");
 const scroll = byId("scroll");
-let conversation: ChatMessage[] = [];
+let conversation: Message[] = kept();
 let running: AbortController | undefined;
 
 /** Milliseconds between renderings of a streamed answer. */
 const RENDER = 60;
+/** Maximum tokens that templates put around a message. */
+const AROUND = 8;
+
+function kept(): Message[] {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEY) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+function keep(): void {
+  try {
+    sessionStorage.setItem(KEY, JSON.stringify(conversation));
+  } catch {
+    // A reload begins a new conversation.
+  }
+}
 
 function update(): void {
   const ready = engine() !== undefined;
   byId<HTMLButtonElement>("send").disabled = !ready;
-  byId("send").hidden = running !== undefined;
-  byId("stop").hidden = running === undefined;
+  const [shown, hidden] = running ? [byId("stop"), byId("send")] : [byId("send"), byId("stop")];
+  shown.hidden = false;
+  hide(hidden, ready ? shown : input);
   // Messages that failed are shown, but not part of the conversation.
   const isEmpty = byId("messages").childElementCount === 0;
   byId("clear").hidden = isEmpty;
-  byId("welcome").hidden = !isEmpty;
+  if (isEmpty) byId("welcome").hidden = false;
+  else hide(byId("welcome"), shown);
   for (const button of byId("examples").querySelectorAll("button")) button.disabled = !ready;
 }
 
@@ -48,6 +73,25 @@ async function showFigures(tokens: number, first: number, seconds: number): Prom
   byId("speed").replaceChildren(...figures.map((textContent) => make("span", { textContent })));
 }
 
+/** Returns the last messages that fit the model's context, with room for an answer. */
+async function fitting(wisp: Wisp, messages: ChatMessage[]): Promise<ChatMessage[]> {
+  const { maxLength } = wisp.info;
+  const tokensOf = async ({ content }: ChatMessage) => (await wisp.tokenize(String(content))).length + AROUND;
+  const system = messages.filter(({ role }) => role === "system");
+  const others = messages.filter(({ role }) => role !== "system");
+  let room = maxLength;
+  for (const message of [...system, others.at(-1)!]) room -= await tokensOf(message);
+  if (room < 0) {
+    throw new WispError("InvalidRequest", `the message is too long for this model: it has about ${maxLength - room} tokens with the system prompt, and the model reads ${maxLength}`);
+  }
+  room -= Math.min(settings.maxTokens, maxLength / 4);
+  let from = others.length - 1;
+  while (from > 0 && (room -= await tokensOf(others[from - 1]!)) >= 0) from -= 1;
+  // Templates expect a question first.
+  while (others[from]!.role === "assistant") from += 1;
+  return [...system, ...others.slice(from)];
+}
+
 async function send(text: string): Promise<void> {
   const wisp = engine();
   if (!wisp || running || !text.trim()) return;
@@ -65,6 +109,7 @@ async function send(text: string): Promise<void> {
   let tokens = 0;
   let finish: string | null = null;
   let failed = false;
+  let forgotten = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const draw = () => {
     timer = undefined;
@@ -82,8 +127,11 @@ async function send(text: string): Promise<void> {
       max_tokens: settings.maxTokens,
     };
     // A model without a chat template continues the text.
+    const given: ChatMessage[] = wisp.info.chat ? [...system, ...own] : [{ role: "user", content: text }];
+    const messages = await fitting(wisp, given);
+    forgotten = messages.length < given.length;
     const stream = wisp.info.chat
-      ? await wisp.chat.completions.create({ messages: [...system, ...conversation], ...sampling, stream: true, stream_options: { include_usage: true } }, { signal: running.signal })
+      ? await wisp.chat.completions.create({ messages, ...sampling, stream: true, stream_options: { include_usage: true } }, { signal: running.signal })
       : await wisp.completions.create({ prompt: text, ...sampling, stream: true, stream_options: { include_usage: true } }, { signal: running.signal });
     for await (const { choices: [choice], usage } of stream) {
       if (usage) tokens = usage.completion_tokens;
@@ -107,15 +155,19 @@ async function send(text: string): Promise<void> {
     draw();
     if (finish === "length") item.append(make("p", { className: "note", textContent: "The answer reached the maximum length." }));
     if (failed) item.append(make("p", { className: "note", textContent: "Failed: this message is not part of the conversation." }));
-    else if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
+    else if (finish === null) item.append(make("p", { className: "note", textContent: "Stopped." }));
+    if (forgotten) item.append(make("p", { className: "note", textContent: "The model no longer reads the first messages: its context is full." }));
     item.classList.remove("busy");
     item.removeAttribute("aria-busy");
     // A new chat may have started meanwhile.
     if (failed) own.pop();
     else own.push({ role: "assistant", content: answer.trim() });
+    keep();
+    if (failed && !input.value) input.value = text;
     running = undefined;
     update();
-    announce(answer ? `Answer: ${item.textContent}` : "The answer is empty");
+    if (answer) announce(`Answer: ${item.textContent}`);
+    else if (!failed) announce(finish === null ? "Stopped" : "The answer is empty");
     const end = performance.now();
     if (tokens > 0) await showFigures(tokens, (first - start) / 1000, (end - first) / 1000).catch(() => {});
   }
@@ -124,6 +176,7 @@ async function send(text: string): Promise<void> {
 function clear(): void {
   running?.abort();
   conversation = [];
+  keep();
   byId("messages").replaceChildren();
   byId("speed").replaceChildren();
   update();
@@ -142,7 +195,8 @@ export function setUpChat(): void {
     submit();
   });
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    // In Safari, the Enter that ends a composition comes after it, with this code.
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) {
       event.preventDefault();
       submit();
     }
@@ -159,6 +213,8 @@ export function setUpChat(): void {
       return make("li", {}, button);
     }),
   );
+  for (const { role, content } of conversation) add(role).append(role === "user" ? content : render(content));
   onChange(update);
   update();
+  scroll.scrollTop = scroll.scrollHeight;
 }

@@ -29,6 +29,12 @@ export function size(bytes: number): string {
   return `${bytes.toFixed(at === 0 || bytes >= 100 ? 0 : 1)} ${units[at]}`;
 }
 
+/** Hides an element. If the focus is in it, `next` gets the focus. */
+export function hide(element: HTMLElement, next: HTMLElement): void {
+  if (element.contains(document.activeElement)) next.focus();
+  element.hidden = true;
+}
+
 /** Announces a text to screen readers. */
 export function announce(text: string): void {
   byId("announcer").textContent = text;

@@ -1,5 +1,5 @@
 import { type LoadProgress, type ModelSource, Wisp, WispError } from "wisp-web";
-import { announce, byId, make, size } from "./dom.js";
+import { announce, byId, hide, make, size } from "./dom.js";
 
 const PHASES: Record<LoadProgress["phase"], string> = {
   starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading to the GPU",
@@ -15,6 +15,13 @@ let loading: AbortController | undefined;
 let last: { model: ModelSource; title: string } | undefined;
 const listeners: (() => void)[] = [];
 
+/** The bytes of a download after which the browser is asked to keep the storage. */
+const LARGE = 100e6;
+
+/** What the current load has announced: a phase and a quarter of it. */
+let announced = "";
+let isLarge = false;
+
 /** The loaded model. */
 export const engine = () => current;
 /** Called when a model is loaded or unloaded. */
@@ -27,7 +34,7 @@ export function complain(error: unknown, retry = false): void {
   const notice = byId("notice");
   const text = make("p", {}, make("strong", { textContent: `${code}: ` }), `${message}. ${advice}`);
   const close = make("button", { className: "quiet", textContent: "Dismiss" });
-  close.addEventListener("click", () => (notice.hidden = true));
+  close.addEventListener("click", () => hide(notice, byId("open-models")));
   notice.replaceChildren(text);
   if (retry && last) {
     const again = make("button", { className: "quiet", textContent: "Load again" });
@@ -49,7 +56,12 @@ function show({ phase, loaded, total }: LoadProgress): void {
     bar.removeAttribute("value");
   }
   const received = phase === "downloading" && loaded > 0 ? `: ${size(loaded)} of an unknown size` : "";
-  byId("loading-text").textContent = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase] + received;
+  const text = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase] + received;
+  byId("loading-text").textContent = text;
+  isLarge ||= phase === "downloading" && total > LARGE;
+  const step = `${phase} ${counted ? Math.floor((4 * loaded) / total) : 0}`;
+  if (step !== announced) announce(text);
+  announced = step;
 }
 
 /** Loads a model and replaces the current one. Shows an error and returns false if that fails. */
@@ -57,8 +69,9 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
   loading?.abort();
   const controller = (loading = new AbortController());
   last = { model, title };
-  byId("notice").hidden = true;
   byId("loading").hidden = false;
+  hide(byId("notice"), byId("loading-stop"));
+  isLarge = false;
   show({ phase: "starting", loaded: 0, total: 0 });
   await unload();
   // Another model may have been chosen meanwhile.
@@ -77,6 +90,8 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
       void unload();
     });
     announce(`${title} is loaded`);
+    // Otherwise the browser may delete the model when the disk is full.
+    if (isLarge) void navigator.storage?.persist?.();
     return true;
   } catch (error) {
     if (loading === controller) {
@@ -87,7 +102,7 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
   } finally {
     if (loading === controller) {
       loading = undefined;
-      byId("loading").hidden = true;
+      hide(byId("loading"), byId("open-models"));
     }
     changed();
   }

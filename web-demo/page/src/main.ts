@@ -2,7 +2,7 @@ import { setUpBench } from "./bench.js";
 import { setUpChat } from "./chat.js";
 import { byId } from "./dom.js";
 import { setUpLoading } from "./engine.js";
-import { loadInside, setUpModels } from "./models.js";
+import { loadFirst, setUpModels } from "./models.js";
 import { setUpSettings } from "./settings.js";
 
 /** Shows one of the views. */
@@ -21,7 +21,7 @@ setUpChat();
 setUpBench();
 byId("show-chat").addEventListener("click", () => view("chat"));
 byId("show-bench").addEventListener("click", () => view("bench"));
-void loadInside();
+void loadFirst();
 
 if ("serviceWorker" in navigator && import.meta.env.PROD) {
   navigator.serviceWorker.register("./sw.js").catch(() => {

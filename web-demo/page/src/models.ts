@@ -14,9 +14,25 @@ const CHOICES: { title: string; model: ModelSource; bytes: number; about: string
 const dialog = byId<HTMLDialogElement>("models");
 let loaded = "";
 
+/** Where the last model is remembered that was loaded by its address. */
+const LAST = "wisp-model";
+
+/** Remembers a model for the next visit, or forgets it, if the browser allows it. */
+function remember(last?: { model: string; title: string }): void {
+  try {
+    if (last) localStorage.setItem(LAST, JSON.stringify(last));
+    else localStorage.removeItem(LAST);
+  } catch {
+    // The next visit starts with the built-in model.
+  }
+}
+
 async function choose(model: ModelSource, title: string): Promise<void> {
   dialog.close();
+  // A model that ends the page does not end the next visit too.
+  remember();
   loaded = (await load(model, title)) ? title : "";
+  if (loaded && typeof model === "string" && model !== "inside") remember({ model, title });
   showChoices();
 }
 
@@ -32,15 +48,42 @@ function showChoices(): void {
   );
 }
 
+/** A name that may be encoded for a URL. */
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** The address and the name of the model that a stored file belongs to: its repository on a hub, the folder of safetensors
+ *  and their configuration, or all parts of a GGUF file. */
+function modelOf(address: string): { key: string; name: string } {
+  const { origin, host, pathname, search } = new URL(address);
+  const [, repository] = /\/(?:api\/models\/)?([\w.-]+\/[\w.-]+)\/(?:tree|resolve)\//.exec(pathname) ?? [];
+  if (repository) return { key: `${origin}/${repository}`, name: repository };
+  const isInFolder = /\.(json|jinja|safetensors)$/.test(pathname);
+  const path = isInFolder ? pathname.replace(/(\/1_Pooling)?\/[^/]*$/, "") : pathname.replace(/-\d{5}-of-\d{5}(?=\.gguf$)/, "");
+  return { key: origin + path + (isInFolder ? "" : search), name: decoded(path.split("/").pop() || host) };
+}
+
 async function showStored(): Promise<void> {
   const files = await models.list().catch(() => []);
+  const groups = Map.groupBy(files, ({ url }) => modelOf(url).key);
   byId("stored").hidden = files.length === 0;
   byId("stored-list").replaceChildren(
-    ...files.map(({ url, stored }) => {
-      const name = decodeURIComponent(new URL(url).pathname.split("/").pop() || url);
+    ...[...groups].map(([key, files]) => {
+      const { name } = modelOf(files[0]!.url);
+      const sum = (key: "stored" | "size") => files.reduce((sum, file) => sum + file[key], 0);
+      // A file whose size is not known yet has the size 0.
+      const more = files.some((file) => file.size === 0) ? " so far" : sum("stored") < sum("size") ? ` of ${size(sum("size"))}` : "";
       const remove = make("button", { type: "button", className: "quiet", textContent: "Delete", ariaLabel: `Delete ${name}` });
-      remove.addEventListener("click", () => models.remove(url).then(showStored, complain));
-      return make("li", { title: url }, make("span", { textContent: `${name}, ${size(stored)}` }), remove);
+      remove.addEventListener("click", () => {
+        remember();
+        Promise.all(files.map(({ url }) => models.remove(url))).then(showStored, complain).then(() => dialog.querySelector("button")?.focus());
+      });
+      return make("li", { title: key }, make("span", { textContent: `${name}, ${size(sum("stored"))}${more}` }), remove);
     }),
   );
 }
@@ -90,5 +133,19 @@ export function setUpModels(): void {
   showChoices();
 }
 
-/** Loads the model that the page starts with. */
-export const loadInside = () => choose("inside", "wisp-tiny");
+/** Returns the last model, if storage still has files of it: a visit downloads none by itself. */
+async function lastStored(): Promise<{ model: string; title: string } | undefined> {
+  try {
+    const last = JSON.parse(localStorage.getItem(LAST) ?? "null");
+    const address = last.model.replace(/^([\w.-]+\/[\w.-]+):.*/, "/$1/");
+    return (await models.list()).some(({ url }) => url.includes(address)) ? last : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Loads the model that the page starts with: the last one, or the built-in one. */
+export async function loadFirst(): Promise<void> {
+  const { model, title } = (await lastStored()) ?? { model: "inside", title: "wisp-tiny" };
+  await choose(model, title);
+}
