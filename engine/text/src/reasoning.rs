@@ -24,7 +24,7 @@ static FORMATS: &[ReasoningFormat] = &[
     },
 ];
 
-/// The markers that some of these models write around what is no thought.
+/// The markers that some of these models write, behind a thought, around what is none.
 static ANSWERS: &[ReasoningFormat] = &[
     // Command R7B and Command A.
     ReasoningFormat {
@@ -109,6 +109,8 @@ pub enum Part {
 pub struct ReasoningParser {
     format: &'static ReasoningFormat,
     state: State,
+    /// Whether the prompt or the text so far has the beginning of a thought.
+    has_thought: bool,
     held: String,
 }
 
@@ -144,6 +146,7 @@ impl ReasoningParser {
         ReasoningParser {
             format,
             state,
+            has_thought: state != State::Start,
             held: String::new(),
         }
     }
@@ -151,6 +154,11 @@ impl ReasoningParser {
     /// Returns the texts of the markers, which are control tokens in some vocabularies.
     pub(crate) fn markers(&self) -> [&'static str; 2] {
         self.format.markers()
+    }
+
+    /// Returns whether the answer stands behind a thought, in the prompt or in the text so far.
+    pub(crate) fn has_thought(&self) -> bool {
+        self.has_thought
     }
 
     /// Returns whether the text so far ends within a thought.
@@ -189,6 +197,7 @@ impl ReasoningParser {
                 if let Some(rest) = body.strip_prefix(self.format.open) {
                     self.held = rest.into();
                     self.state = State::Opened;
+                    self.has_thought = true;
                 } else if !self.format.open.starts_with(body) {
                     self.state = State::Content;
                 }

@@ -29,7 +29,7 @@ pub struct Serve {
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
     port: u16,
     /// A key that clients must send, as in Authorization: Bearer KEY; may be given several times, and is better given in
-    /// WISP_API_KEY, which other users of this machine do not see
+    /// WISP_API_KEY, which other users of this machine do not see; there, a comma separates keys and is a part of none
     #[arg(long, value_name = "KEY")]
     api_key: Vec<String>,
     /// Let everyone who reaches the address use the server

@@ -101,7 +101,7 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
     interrupt::end();
     match unfinished {
         _ if has_lost_all => {
-            bail!("the devices of all models were lost, for which the log has the reasons")
+            bail!("the devices of all models were lost; the log says why")
         }
         0 => {
             interrupt::handled();

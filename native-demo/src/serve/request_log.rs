@@ -32,10 +32,12 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken from a client.
 const MAX_ID: usize = 64;
 
-/// The status in metrics, the log and traces of a request whose client went away before the end of the answer.
+/// The status in metrics and the log, and the error in traces, of a request whose client went away before the end of the
+/// answer.
 const CLIENT_CLOSED: u16 = 499;
 
-/// The endpoints that others ask every few seconds. Of those requests the log has only failures, and traces none else.
+/// The endpoints that others ask every few seconds. Of these requests, the log above its level debug and traces
+/// have only failures.
 const PROBES: &[&str] = &["/health", "/metrics"];
 
 /// The id of a request: the client's own, or a random one.
@@ -74,7 +76,7 @@ pub async fn record(
     let mut record = Record {
         start: Instant::now(),
         endpoint: endpoint.map_or("other".into(), |path| path.as_str().to_string()),
-        status: CLIENT_CLOSED,
+        status: None,
         is_complete: false,
         span: tracing::error_span!("request", id = %id),
         facts: RequestFacts::default(),
@@ -87,7 +89,7 @@ pub async fn record(
     request.extensions_mut().insert(record.facts.clone());
     let is_head = request.method() == Method::HEAD;
     let mut response = next.run(request).instrument(record.span.clone()).await;
-    record.status = response.status().as_u16();
+    record.status = Some(response.status().as_u16());
     // Nobody reads a body that is empty, or becomes so.
     record.is_complete = is_head || response.body().is_end_stream();
     if let Some(error) = response.extensions().get::<ApiError>() {
@@ -103,8 +105,8 @@ pub async fn record(
 struct Record {
     start: Instant,
     endpoint: String,
-    /// The status that the client was sent.
-    status: u16,
+    /// The status that the client was sent, unless it went away before.
+    status: Option<u16>,
     /// Whether the client received the whole answer.
     is_complete: bool,
     span: Span,
@@ -122,8 +124,7 @@ impl Drop for Record {
         let facts = self.facts.lock();
         let status = match &facts.error {
             Some(error) => error.status().as_u16(),
-            None if is_complete => self.status,
-            None => CLIENT_CLOSED,
+            None => self.status.filter(|_| is_complete).unwrap_or(CLIENT_CLOSED),
         };
         self.server.metrics.count_request(endpoint, status, elapsed);
         let seconds = elapsed.as_secs_f64();
@@ -132,7 +133,8 @@ impl Drop for Record {
             return;
         }
         #[cfg(feature = "otel")]
-        self.trace.send(&self.server, endpoint, status, &facts);
+        self.trace
+            .send(&self.server, endpoint, self.status, status, &facts);
         let Some(model) = &facts.model else {
             tracing::info!(parent: &self.span, endpoint, status, is_complete, seconds, "answered");
             return;
@@ -170,7 +172,14 @@ impl Trace {
         }
     }
 
-    fn send(&self, server: &Server, endpoint: &str, status: u16, facts: &Facts) {
+    fn send(
+        &self,
+        server: &Server,
+        endpoint: &str,
+        status: Option<u16>,
+        outcome: u16,
+        facts: &Facts,
+    ) {
         if let Some(telemetry) = &server.telemetry {
             telemetry.record(&EndedRequest {
                 id: &self.id.0,
@@ -179,6 +188,7 @@ impl Trace {
                 parent: &self.parent,
                 start: self.start,
                 status,
+                outcome,
                 facts,
             });
         }
@@ -235,7 +245,7 @@ mod tests {
             drop(Record {
                 start: Instant::now(),
                 endpoint: "/a".into(),
-                status: 200,
+                status: Some(200),
                 is_complete,
                 span: Span::none(),
                 facts,

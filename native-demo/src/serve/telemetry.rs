@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, Uri};
 use opentelemetry::{
     Context, KeyValue,
     propagation::TextMapPropagator,
@@ -72,8 +72,10 @@ pub struct EndedRequest<'r> {
     pub parent: &'r Context,
     /// When it arrived.
     pub start: SystemTime,
-    /// The status of its answer.
-    pub status: u16,
+    /// The status that was sent; `None` if its client went away before.
+    pub status: Option<u16>,
+    /// The status with which it is counted: that of a failure after the status was sent, too.
+    pub outcome: u16,
     /// What else is known of it.
     pub facts: &'r Facts,
 }
@@ -140,12 +142,15 @@ impl Telemetry {
         let mut attributes = vec![
             KeyValue::new("http.request.method", request.method.to_string()),
             KeyValue::new("http.route", request.endpoint.to_string()),
-            KeyValue::new("http.response.status_code", i64::from(request.status)),
             KeyValue::new("gen_ai.request.id", request.id.to_string()),
         ];
-        if request.status >= 400 {
+        if let Some(status) = request.status {
+            let status = i64::from(status);
+            attributes.push(KeyValue::new("http.response.status_code", status));
+        }
+        if request.outcome >= 400 {
             let code = facts.error.as_ref().and_then(ApiError::code);
-            let kind = code.map_or_else(|| request.status.to_string(), Into::into);
+            let kind = code.map_or_else(|| request.outcome.to_string(), Into::into);
             attributes.push(KeyValue::new("error.type", kind));
         }
         if let Some(operation) = operation(request.endpoint) {
@@ -176,7 +181,7 @@ impl Telemetry {
             .with_start_time(request.start)
             .with_attributes(attributes);
         let mut span = self.tracer.build_with_context(builder, request.parent);
-        if request.status >= 500 {
+        if request.outcome >= 500 {
             span.set_status(Status::error(""));
         }
         span.end();
@@ -194,6 +199,18 @@ impl Telemetry {
 fn address_of_traces(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     format!("{}{PATH}", endpoint.strip_suffix(PATH).unwrap_or(endpoint))
+}
+
+/// Returns an address for messages, without what may be secret: a user's name, a password or a query.
+fn shown(address: &Uri) -> String {
+    let port = address.port().map(|port| format!(":{port}"));
+    format!(
+        "{}://{}{}{}",
+        address.scheme_str().unwrap_or_default(),
+        address.host().unwrap_or_default(),
+        port.unwrap_or_default(),
+        address.path()
+    )
 }
 
 /// Returns whether a variable has the value `true`, as OpenTelemetry reads it.
@@ -239,7 +256,7 @@ impl Client {
 
     /// Sends spans, and warns if they do not arrive.
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let address = request.uri().to_string();
+        let address = shown(request.uri());
         let response = self.exchange(request);
         match &response {
             Ok(response) if response.status().is_success() => {}
@@ -295,6 +312,23 @@ mod tests {
             assert_eq!(address_of_traces(endpoint), "http://a:4318/v1/traces");
         }
         assert_eq!(address_of_traces("http://a/b"), "http://a/b/v1/traces");
+    }
+
+    #[test]
+    fn shown_addresses_have_no_secrets() {
+        for (address, expected) in [
+            (
+                "http://user:s3cret@a:4318/v1/traces?token=s3cret",
+                "http://a:4318/v1/traces",
+            ),
+            (
+                "https://[::1]:4318/v1/traces",
+                "https://[::1]:4318/v1/traces",
+            ),
+            ("http://a/v1/traces", "http://a/v1/traces"),
+        ] {
+            assert_eq!(shown(&address.parse().unwrap()), expected);
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use anyhow::{Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind, parser::ValueSource};
 
+/// The flags that say who may use a server, which exclude each other.
+const AUTHENTICATION: [&str; 2] = ["api-key", "no-auth"];
+
 /// A setting of the environment or of a file.
 #[derive(Clone)]
 pub struct Setting {
@@ -49,26 +52,23 @@ impl Applied {
         Ok(applied)
     }
 
-    /// Checks that no settings exclude each other, other than those that a flag of the command line replaces.
+    /// Checks that settings do not both demand keys and do without them, unless a flag of the command line decides. Of
+    /// other settings that exclude each other, the first applies; here that could open a server to everyone.
     fn check(&self, subcommand: &Command, given: &ArgMatches) -> Result<()> {
-        let mut checked: Vec<(&Setting, &Arg)> = Vec::new();
-        for (setting, flags) in &self.settings {
-            let Some(arg) = arg_of(subcommand, &setting.flag).filter(|_| !flags.is_empty()) else {
-                continue;
-            };
-            let mut all = subcommand.get_arguments();
-            if all.any(|other| is_given(given, other) && exclude(subcommand, arg, other)) {
-                continue;
-            }
-            let mut before = checked.iter();
-            if let Some((other, _)) = before.find(|(_, other)| exclude(subcommand, arg, other)) {
-                bail!(
-                    "{} and {} exclude each other: remove one of them",
-                    other.origin,
-                    setting.origin
-                );
-            }
-            checked.push((setting, arg));
+        let mut flags = AUTHENTICATION.iter();
+        if flags.any(|flag| arg_of(subcommand, flag).is_some_and(|arg| is_given(given, arg))) {
+            return Ok(());
+        }
+        let is_checked = |(setting, flags): &&(Setting, Vec<OsString>)| {
+            AUTHENTICATION.contains(&setting.flag.as_str()) && !flags.is_empty()
+        };
+        let mut checked = self.settings.iter().filter(is_checked);
+        if let (Some((first, _)), Some((second, _))) = (checked.next(), checked.next()) {
+            bail!(
+                "{} and {} exclude each other: remove one of them",
+                first.origin,
+                second.origin
+            );
         }
         Ok(())
     }
@@ -107,15 +107,6 @@ fn arg_of<'c>(subcommand: &'c Command, flag: &str) -> Option<&'c Arg> {
 /// Returns whether the command line gives a flag.
 fn is_given(given: &ArgMatches, arg: &Arg) -> bool {
     given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
-}
-
-/// Returns whether two flags of a command exclude each other.
-fn exclude(subcommand: &Command, a: &Arg, b: &Arg) -> bool {
-    let names = |a: &Arg, b: &Arg| {
-        let conflicts = subcommand.get_arg_conflicts_with(a);
-        conflicts.iter().any(|arg| arg.get_id() == b.get_id())
-    };
-    names(a, b) || names(b, a)
 }
 
 fn is_at_odds(kind: ErrorKind) -> bool {

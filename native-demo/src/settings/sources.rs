@@ -2,7 +2,8 @@
 //!
 //! They become flags of the command that runs, so that they mean the same and are checked in the same way. Flags
 //! on the command line take precedence over the environment, and that over the file. A setting that does not apply
-//! to the command is ignored. Two settings that exclude each other are an error.
+//! to the command is ignored, and so is one at odds with a setting that precedes it; only a key and the absence of
+//! authentication are an error together.
 
 use std::{
     collections::BTreeMap,
@@ -36,9 +37,6 @@ const NOT_SETTINGS: &[&str] = &[
 const OTHER_VARIABLES: &[&str] = &[
     "WISP_CACHE_DIR", "WISP_CONFIG", "WISP_DEBUG", "WISP_ENABLE_PROFILING", "WISP_LOG",
 ];
-
-/// Flags that may be given several times, but whose variables have one value, in which commas mean nothing else.
-const NO_LISTS: &[&str] = &["api-key"];
 
 /// The prefix of all variables.
 const PREFIX: &str = "WISP_";
@@ -111,8 +109,7 @@ fn is_service_link(variable: &str, value: &OsStr) -> bool {
     variable == "WISP_PORT" && value.as_encoded_bytes().starts_with(b"tcp://")
 }
 
-/// Returns the settings of the environment. An empty variable counts as unset, and lists are separated by commas, but
-/// for [`NO_LISTS`].
+/// Returns the settings of the environment. An empty variable counts as unset, and lists are separated by commas.
 /// Prints a warning for a variable that is no setting.
 fn environment(
     names: &BTreeMap<String, String>,
@@ -147,7 +144,7 @@ fn environment(
             origin: variable,
             flag: flag.clone(),
             values: vec![value],
-            has_commas: !NO_LISTS.contains(&flag.as_str()),
+            has_commas: true,
         });
     }
     Ok(settings)
@@ -296,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_exclude_each_other_are_refused() {
+    fn keys_and_no_authentication_exclude_each_other() {
         let both = [("WISP_NO_AUTH", "true"), ("WISP_API_KEY", "key")];
         for (variables, file) in [
             (&both[..], ""),
@@ -318,8 +315,17 @@ mod tests {
     }
 
     #[test]
-    fn comma_in_a_key_is_a_part_of_it() {
+    fn environment_precedes_a_file_that_is_at_odds_with_it() {
+        let file = "profiling = \"on\"";
+        let found = merged(&["bench"], &[("WISP_OPS", "true")], file).unwrap();
+        assert_eq!(found, ["bench", "--ops"]);
+    }
+
+    #[test]
+    fn variable_may_have_several_keys() {
         let found = merged(&["serve"], &[("WISP_API_KEY", "a,b")], "").unwrap();
+        assert_eq!(found, ["serve", "--api-key=a", "--api-key=b"]);
+        let found = merged(&["serve"], &[], "api_key = \"a,b\"").unwrap();
         assert_eq!(found, ["serve", "--api-key=a,b"]);
     }
 

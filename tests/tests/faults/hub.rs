@@ -26,11 +26,14 @@ pub fn tiny_hub() -> (Hub, TempDir) {
     (hub, tempfile::tempdir().expect("a folder"))
 }
 
-/// Returns a command that generates with `org/tiny` and waits for a silent server 0.4 s, for a broken transfer 2.4 s.
+/// Returns a command that generates with `org/tiny` and waits for a silent server 0.4 s, for a broken transfer 2.4 s,
+/// of which it does not warn.
 pub fn command(hub: &Hub, home: &Path) -> Command {
     let args = [&["generate", "--model", "org/tiny"], GENERATE].concat();
     let mut command = hub.command(home, &args);
-    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.4");
+    command
+        .env("HF_HUB_DOWNLOAD_TIMEOUT", "0.4")
+        .env("WISP_LOG", "wisp=error");
     command
 }
 

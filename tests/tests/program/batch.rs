@@ -171,12 +171,85 @@ fn failed_requests_are_answered_again_on_demand() {
     let mended = [line(0, 2), line(1, 2)].map(|line| line.to_string());
     std::fs::write(files.path("in.jsonl"), mended.join("\n")).expect("a file");
     files.run_failing(&[], 1);
+    let without_model = files.run(&["--retry-failed", "--model", "missing.gguf"]);
+    assert_eq!(without_model.status, Some(1), "{}", without_model.stderr);
+    assert_eq!(files.answers("out.jsonl"), first);
     let last = files.run(&["--retry-failed"]).succeeded();
     let counts = "1 answered, 0 failed, 1 answered before";
     assert!(last.stderr.contains(counts), "{}", last.stderr);
     let answers = files.answers("out.jsonl");
     assert_eq!(answers["r0"], first["r0"]);
     assert_eq!(answers["r1"]["response"]["status_code"], 200);
+}
+
+#[test]
+fn retry_removes_failed_requests_from_the_file_of_errors() {
+    let mut bad = line(1, 2);
+    bad["body"]["temperature"] = json!("hot");
+    let files = Files::new(&[line(0, 2), bad, line(2, 2)].map(|line| line.to_string()));
+    let errors = files.path("errors.jsonl");
+    let flags = ["--errors", errors.to_str().expect("UTF-8")];
+    files.run_failing(&flags, 1);
+    assert!(files.answers("errors.jsonl").keys().eq(["r1"]));
+    let first = files.answers("out.jsonl");
+    // It fails again.
+    let again = [&flags[..], &["--retry-failed"]].concat();
+    let run = files.run_failing(&again, 1);
+    let counts = "0 answered, 1 failed, 2 answered before";
+    assert!(run.stderr.contains(counts), "{}", run.stderr);
+    assert!(files.answers("errors.jsonl").keys().eq(["r1"]));
+    let mended = [0, 1, 2].map(|number| line(number, 2).to_string());
+    std::fs::write(files.path("in.jsonl"), mended.join("\n")).expect("a file");
+    files.run(&again).succeeded();
+    assert!(files.answers("errors.jsonl").is_empty());
+    let mut answers = files.answers("out.jsonl");
+    let retried = answers.remove("r1").expect("an answer");
+    assert_eq!(retried["response"]["status_code"], 200);
+    assert_eq!(answers, first);
+}
+
+#[cfg(unix)]
+#[test]
+fn input_that_stays_open_delays_neither_answers_nor_a_signal() {
+    use std::{io::Write, process::Stdio};
+
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+
+    let files = Files::new(&[]);
+    let out = files.path("out.jsonl");
+    let args = [
+        "batch",
+        "--device",
+        "host",
+        "-",
+        out.to_str().expect("UTF-8"),
+    ];
+    let child = command(args).stdin(Stdio::piped()).spawn();
+    let mut child = child.expect("wisp starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    writeln!(input, "{}", line(0, 2)).expect("it reads");
+    let wait_for = |done: &mut dyn FnMut() -> bool| {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing happens");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        start.elapsed()
+    };
+    wait_for(&mut || std::fs::read_to_string(&out).is_ok_and(|text| text.ends_with('\n')));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("it runs");
+    let mut status = None;
+    let time = wait_for(&mut || {
+        status = child.try_wait().expect("a status");
+        status.is_some()
+    });
+    assert!(time < Duration::from_secs(10), "{time:?}");
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+    assert!(files.answers("out.jsonl").keys().eq(["r0"]));
+    drop(input);
 }
 
 #[test]

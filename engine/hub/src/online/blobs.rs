@@ -47,7 +47,7 @@ impl OnlineRepo {
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(Some(lock)),
-                // Some file systems have no locks. What two processes write at the same time is refused by its hash.
+                // Some file systems have no locks. There every process has a partial file of its own.
                 Err(TryLockError::Error(_)) => return Ok(None),
                 Err(TryLockError::WouldBlock) => {}
             }
@@ -87,6 +87,21 @@ pub(super) fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
     let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let name = names.find(|name| is_sha256(name) && is_hash_of(file, name))?;
     Some(blobs.join(name))
+}
+
+/// Creates a partial file for one process alone, beside one that all would share. What an earlier process left there
+/// becomes its beginning.
+pub(super) fn own_partial(shared: &Path) -> std::io::Result<PathBuf> {
+    let parent = shared.parent().unwrap_or(Path::new("."));
+    let mut prefix = shared.file_stem().unwrap_or_default().to_os_string();
+    prefix.push(".");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".incomplete");
+    // Only one of several processes can take it.
+    let own = builder.make_in(parent, |own| {
+        fs::rename(shared, own).or_else(|_| File::create_new(own).map(drop))
+    })?;
+    Ok(own.into_temp_path().keep()?)
 }
 
 /// Links a blob under a file's name, `depth` folders below its snapshot, in one step: other
@@ -134,6 +149,17 @@ fn or_else_unless_taken(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partial_file_is_taken_by_one_process_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().join("id.incomplete");
+        fs::write(&shared, "begun").unwrap();
+        let [first, second] = [(); 2].map(|()| own_partial(&shared).unwrap());
+        assert_eq!(fs::read(first).unwrap(), b"begun");
+        assert_eq!(fs::read(second).unwrap(), b"");
+        assert!(!shared.exists());
+    }
 
     #[test]
     fn concurrent_links_to_one_file_do_not_collide() {

@@ -7,13 +7,14 @@ use std::{
     io::{Seek, SeekFrom, Write},
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use super::{
-    blobs::{find_blob, is_hash_of, is_safe_id, link},
+    blobs::{find_blob, is_hash_of, is_safe_id, link, own_partial},
     hash::{self, is_sha256},
-    http::{self, HttpError, Request, Response},
+    http::{self, HttpError, Refusal, Request, Response},
     repo::{OnlineRepo, is_safe_path},
 };
 use crate::{
@@ -24,8 +25,8 @@ use crate::{
 
 /// How often in a row a transfer may bring no new bytes before the download fails.
 const MAX_ATTEMPTS: usize = 5;
-/// How long a transfer that broke after bytes had arrived is tried again, as a multiple of the time that a server may be
-/// silent: for three minutes, unless `HF_HUB_DOWNLOAD_TIMEOUT` says otherwise.
+/// How long a transfer that broke after bytes of this or another file had arrived is tried again, as a multiple of the
+/// time that a server may be silent: for three minutes, unless `HF_HUB_DOWNLOAD_TIMEOUT` says otherwise.
 const PATIENCE: u32 = 6;
 /// The fewest bytes that an attempt must bring to count as progress.
 const MIN_PROGRESS: u64 = 64 << 10;
@@ -69,14 +70,14 @@ impl OnlineRepo {
                         file,
                         partial: blobs.join(format!("{}.incomplete", file.id)),
                         done: Cell::new(0),
-                        has_received: Cell::new(false),
                         on_transfer,
                     };
-                    let _lock = self.lock(file, &|| download.report())?;
+                    let lock = self.lock(file, &|| download.report())?;
                     // Another process may have finished the download in the meantime.
                     match find() {
                         Some(blob) => blob,
-                        None => download.run(&blobs, force)?,
+                        None if lock.is_some() => download.run(&blobs, force)?,
+                        None => download.run_without_lock(&blobs, force)?,
                     }
                 }
             };
@@ -98,8 +99,6 @@ struct Download<'d> {
     partial: PathBuf,
     /// Bytes in the partial file.
     done: Cell<u64>,
-    /// Whether this download has brought any bytes.
-    has_received: Cell<bool>,
     on_transfer: OnTransfer<'d>,
 }
 
@@ -108,6 +107,7 @@ struct Outage {
     since: Instant,
     /// The pause before the next attempt.
     pause: Duration,
+    is_reported: bool,
 }
 
 impl Outage {
@@ -115,6 +115,7 @@ impl Outage {
         Outage {
             since: Instant::now(),
             pause: http::FIRST_PAUSE,
+            is_reported: false,
         }
     }
 }
@@ -135,6 +136,23 @@ impl Download<'_> {
 
     fn explain(&self, error: HttpError) -> RepoError {
         self.hub.explain(error, Some(&self.file.path))
+    }
+
+    /// Returns whether the hub has sent any bytes of files.
+    fn has_received(&self) -> bool {
+        self.hub.has_received.load(Ordering::Relaxed)
+    }
+
+    /// Does what [`Self::run`] does where no lock keeps other processes away, with a partial file of its own.
+    fn run_without_lock(mut self, blobs: &Path, restart: bool) -> Result<PathBuf, RepoError> {
+        let own = own_partial(&self.partial).map_err(|error| self.io(error))?;
+        let shared = std::mem::replace(&mut self.partial, own);
+        let blob = self.run(blobs, restart);
+        if blob.is_err() {
+            // The next run continues it.
+            let _ = fs::rename(&self.partial, &shared);
+        }
+        blob
     }
 
     /// Completes the partial file, or starts again if `restart` is set, and renames it to its hash.
@@ -165,18 +183,31 @@ impl Download<'_> {
         };
         out.sync_all().map_err(|error| self.io(error))?;
         let blob = blobs.join(hash);
-        fs::rename(&self.partial, &blob).map_err(|error| RepoError::io(&blob, error))?;
-        Ok(blob)
+        match fs::rename(&self.partial, &blob) {
+            Ok(()) => Ok(blob),
+            // Another process was faster, and has the file open on a system where it then cannot be replaced.
+            Err(_) if fs::metadata(&blob).is_ok_and(|found| found.len() == self.file.size) => {
+                let _ = fs::remove_file(&self.partial);
+                Ok(blob)
+            }
+            Err(error) => Err(RepoError::io(&blob, error)),
+        }
     }
 
     /// Requests what is missing until the file is complete.
     fn complete(&self, out: &mut File) -> Result<(), RepoError> {
         let size = self.file.size;
         let mut attempts = 0;
+        // The most bytes of the file so far. A server that ignores ranges sends it from its beginning again, which is no
+        // progress until there are more.
+        let mut reached = 0;
         let mut outage = Outage::begin();
         loop {
             let start = out.seek(SeekFrom::End(0)).map_err(|error| self.io(error))?;
             self.done.set(start);
+            if start < size {
+                reached = reached.max(start);
+            }
             let failure = match start < size {
                 true => self.request_rest(out)?.err(),
                 false => None,
@@ -189,18 +220,23 @@ impl Download<'_> {
                 // The server sent something else than the requested part.
                 out.set_len(0).map_err(|error| self.io(error))?;
             }
+            let progress = match done < size {
+                true => done.saturating_sub(reached),
+                false => 0,
+            };
+            reached += progress;
             let problem = match failure {
-                Some(error) if self.has_received.get() => {
-                    if done.saturating_sub(start) >= MIN_PROGRESS {
+                Some(error) if self.has_received() => {
+                    if progress >= MIN_PROGRESS {
                         outage = Outage::begin();
                     }
-                    self.sit_out(&mut outage, &error)?;
+                    self.sit_out(&mut outage, error)?;
                     continue;
                 }
                 Some(error) => format!(": {}", self.hub.cause(&error)),
                 None => String::new(),
             };
-            attempts = match start < done && done < size {
+            attempts = match progress > 0 {
                 true => 1,
                 false => attempts + 1,
             };
@@ -216,41 +252,51 @@ impl Download<'_> {
         }
     }
 
-    /// Waits before a broken transfer is tried again, longer each time.
+    /// Waits before a broken transfer is tried again, longer each time, or for as long as the server asks.
     ///
     /// # Errors
     ///
     /// If there was no progress for too long.
-    fn sit_out(&self, outage: &mut Outage, error: &HttpError) -> Result<(), RepoError> {
+    fn sit_out(&self, outage: &mut Outage, error: HttpError) -> Result<(), RepoError> {
         let timeout = self.hub.settings.timeout;
-        let problem = self.hub.cause(error);
-        if outage.since.elapsed() + outage.pause > timeout * PATIENCE {
-            return Err(RepoError::Broken {
-                repo: self.hub.name.clone(),
-                endpoint: self.hub.settings.endpoint.clone(),
-                file: self.file.path.clone(),
-                received: self.done.get().min(self.file.size),
-                expected: self.file.size,
-                problem,
+        let patience = timeout * PATIENCE;
+        let problem = self.hub.cause(&error);
+        let pause = outage.pause.max(error.pause());
+        if outage.since.elapsed().saturating_add(pause) > patience {
+            return Err(match error {
+                HttpError::Status(Refusal { status: 429, .. }) => self.explain(error),
+                _ => RepoError::Broken {
+                    repo: self.hub.name.clone(),
+                    endpoint: self.hub.settings.endpoint.clone(),
+                    file: self.file.path.clone(),
+                    received: self.done.get().min(self.file.size),
+                    expected: self.file.size,
+                    problem,
+                },
             });
         }
-        tracing::info!(
-            file = self.file.path,
-            problem,
-            "a transfer broke and is continued"
-        );
-        http::wait(outage.pause, &|| self.report()).map_err(|error| self.explain(error))?;
+        if !std::mem::replace(&mut outage.is_reported, true) {
+            tracing::warn!(
+                "the transfer of {} from {} broke, and is tried again for {} s: {problem}",
+                self.file.path,
+                self.hub.settings.endpoint,
+                patience.as_secs_f64().round()
+            );
+        }
+        http::wait(pause, &|| self.report()).map_err(|error| self.explain(error))?;
         outage.pause = (outage.pause * 2).min(timeout);
         Ok(())
     }
 
     /// Returns whether a transfer that failed may be continued.
     fn can_continue(&self, error: &HttpError) -> bool {
-        let has_received = self.has_received.get();
+        let has_received = self.has_received();
         match error {
             HttpError::Connection(_) => true,
             HttpError::Stalled => has_received,
-            HttpError::Status(refusal) => has_received && refusal.status >= 500,
+            HttpError::Status(refusal) => {
+                has_received && (matches!(refusal.status, 408 | 429) || refusal.status >= 500)
+            }
             HttpError::Malformed(_) | HttpError::Cancelled => false,
         }
     }
@@ -262,7 +308,7 @@ impl Download<'_> {
         let range = (start > 0).then_some(start..self.file.size);
         let mut response = match self.request(None, range, true) {
             Ok(response) => response,
-            Err(error) if self.has_received.get() && self.can_continue(&error) => {
+            Err(error) if self.has_received() && self.can_continue(&error) => {
                 return Ok(Err(error));
             }
             // It was repeated already.
@@ -279,7 +325,7 @@ impl Download<'_> {
                 Ok(Some(bytes)) => {
                     out.write_all(&bytes).map_err(|error| self.io(error))?;
                     self.done.set(self.done.get() + bytes.len() as u64);
-                    self.has_received.set(true);
+                    self.hub.has_received.store(true, Ordering::Relaxed);
                 }
                 Ok(None) => break,
                 Err(error) if self.can_continue(&error) => return Ok(Err(error)),

@@ -82,7 +82,7 @@ impl HttpError {
     }
 
     /// Returns how long the server asks to wait before the same request.
-    fn pause(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         let seconds = match self {
             HttpError::Status(refusal) => refusal.retry_after,
             _ => None,

@@ -1,6 +1,9 @@
 //! A repository of a hub: how it is addressed, and where it lies in the cache.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    path::{Component, Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
 
 use hf_hub::{
     CacheRepo, Repo, RepoType,
@@ -21,6 +24,8 @@ pub(crate) struct OnlineRepo {
     pub(super) settings: Settings,
     pub(super) name: String,
     pub(super) revision: String,
+    /// Whether the hub has sent any bytes of files: from then on, a transfer that breaks is an outage that may pass.
+    pub(super) has_received: AtomicBool,
 }
 
 impl std::fmt::Debug for OnlineRepo {
@@ -55,6 +60,7 @@ impl OnlineRepo {
             settings,
             name: name.into(),
             revision: revision.into(),
+            has_received: AtomicBool::new(false),
         };
         match is_safe_path(revision) && is_safe_path(name) {
             true => Ok(hub),

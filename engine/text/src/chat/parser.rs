@@ -9,8 +9,8 @@ use crate::tools::{ToolFormat, ToolParser, Tools};
 #[derive(Debug, Clone, Default)]
 pub struct ChatFormat {
     pub(super) reasoning: Option<ReasoningParser>,
-    /// Finds the markers around an answer, as it finds those around a thought. Where they are control tokens, answers have
-    /// no text of them.
+    /// Finds the markers around an answer behind a thought, as it finds those around a thought: without a thought, they
+    /// are text that was asked for. Where they are control tokens, answers have no text of them.
     pub(super) wrapper: Option<ReasoningParser>,
     /// The format of calls, the tools, and whether several calls are allowed.
     pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
@@ -86,6 +86,8 @@ impl ChatParser {
 
     fn parts(&mut self, parts: Vec<Part>) -> Vec<ChatEvent> {
         let mut events = Vec::new();
+        let reasoning = self.reasoning.as_ref();
+        let has_thought = reasoning.is_some_and(ReasoningParser::has_thought);
         for part in parts {
             let text = match part {
                 Part::Content(text) => text,
@@ -95,8 +97,8 @@ impl ChatParser {
                 }
             };
             let parts = match &mut self.wrapper {
-                Some(wrapper) => wrapper.push(&text),
-                None => vec![Part::Content(text)],
+                Some(wrapper) if has_thought => wrapper.push(&text),
+                _ => vec![Part::Content(text)],
             };
             self.answer(parts, &mut events);
         }

@@ -77,7 +77,9 @@ impl ChatRequest {
                 let thoughts = thoughts.filter(|_| self.start != AnswerStart::Continued);
                 let format = ChatFormat {
                     reasoning: thoughts.map(|format| ReasoningParser::new(format, &text)),
-                    wrapper: wrapper.map(|format| ReasoningParser::new(format, &text)),
+                    wrapper: thoughts
+                        .and(wrapper)
+                        .map(|format| ReasoningParser::new(format, &text)),
                     tools: calls,
                     harmony: None,
                 };

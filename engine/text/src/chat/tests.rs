@@ -365,6 +365,16 @@ fn markers_around_an_answer_are_no_part_of_it() {
             assert_eq!(content, "Yes </response>");
         }
     }
+    // Without a thought, they were asked for.
+    let asked = "<response>Yes.</response>";
+    let mut request = ChatRequest::new([Message::new("user", "Hi")]);
+    let (_, content, _) = split(prepared(&with_thoughts, request.clone()), asked);
+    assert_eq!(content, asked);
+    // So are they in a message that goes on.
+    request.messages.push(Message::new("assistant", "Tags: "));
+    request.start = AnswerStart::Continued;
+    let (_, content, _) = split(prepared(source, request), asked);
+    assert_eq!(content, asked);
 }
 
 #[test]

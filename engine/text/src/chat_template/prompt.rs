@@ -61,7 +61,10 @@ impl ChatTemplate {
         let source = tokenizer.chat_template(name);
         let source = source.ok_or(ChatTemplateError::Missing)?;
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-        Self::new(source, &text(tokenizer.bos()), &text(tokenizer.eos()))
+        let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
+        Self::compile(source, &bos, &eos, |template| {
+            tokenizer.takes_parts(name, || template.needs_parts())
+        })
     }
 
     /// Returns the prompt of a conversation as tokens; the arguments `messages`,

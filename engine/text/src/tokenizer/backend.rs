@@ -1,7 +1,8 @@
 //! What every kind of tokenizer implements, and what a checkpoint says about its tokenizer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Mutex;
 
 use super::error::TokenizerError;
 use super::marks::Marks;
@@ -14,6 +15,8 @@ pub const DEFAULT_TEMPLATE: &str = "default";
 pub(crate) struct LoadedTokenizer {
     pub backend: Box<dyn Backend + Send + Sync>,
     pub properties: Properties,
+    /// Whether chat templates take the contents of messages as lists of parts, by their names: what is known so far.
+    pub takes_parts: Mutex<BTreeMap<String, bool>>,
 }
 
 /// What a checkpoint says about its tokenizer.

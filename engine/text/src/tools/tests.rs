@@ -572,16 +572,73 @@ fn long_white_space_is_read_once() {
 
 #[test]
 fn examples_are_calls() {
-    for (format, _) in FORMATS {
-        let format = ToolFormat::named(format).unwrap();
-        let example = format.example();
-        let [open, _, close] = format.around;
-        assert!(
-            example.starts_with(open) && example.ends_with(close),
-            "{example}"
-        );
+    let examples = [
+        (
+            "gemma4",
+            "<|tool_call>call:function_name{parameter:…}<tool_call|>",
+        ),
+        (
+            "functiongemma",
+            "<start_function_call>call:function_name{parameter:…}<end_function_call>",
+        ),
+        (
+            "generic",
+            "<tool_call>\n{\"name\": \"…\", \"arguments\": {…}}\n</tool_call>",
+        ),
+        (
+            "hermes",
+            "<tool_call>\n{\"name\": \"…\", \"arguments\": {…}}\n</tool_call>",
+        ),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=function_name>\n<parameter=parameter>\n…\n</parameter>\n</function>\n</tool_call>",
+        ),
+        (
+            "glm",
+            "<tool_call>function_name\n<arg_key>parameter</arg_key>\n<arg_value>…</arg_value>\n</tool_call>",
+        ),
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function_name<｜tool▁sep｜>{…}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ),
+        (
+            "deepseek-r1",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>function_name\n```json\n{…}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[function_name(parameter=…)]<|tool_call_end|>",
+        ),
+        (
+            "olmo3",
+            "<function_calls>function_name(parameter=…)</function_calls>",
+        ),
+        (
+            "nemotron",
+            "<TOOLCALL>[{\"name\": \"…\", \"arguments\": {…}}]</TOOLCALL>",
+        ),
+        ("mistral", "[TOOL_CALLS]function_name[ARGS]{…}"),
+        (
+            "mistral-list",
+            "[TOOL_CALLS] [{\"name\": \"…\", \"arguments\": {…}}]",
+        ),
+        (
+            "cohere",
+            "<|START_ACTION|>[{\"tool_name\": \"…\", \"parameters\": {…}}]<|END_ACTION|>",
+        ),
+        (
+            "phi4",
+            "<|tool_call|>{\"name\": \"…\", \"arguments\": {…}}<|/tool_call|>",
+        ),
+        (
+            "granite",
+            "<|tool_call|>[{\"name\": \"…\", \"arguments\": {…}}]",
+        ),
+        ("llama3", "{\"name\": \"…\", \"parameters\": {…}}"),
+    ];
+    for (name, _) in FORMATS {
+        let example = ToolFormat::named(name).unwrap().example();
+        let (_, expected) = examples.iter().find(|(of, _)| *of == name).unwrap();
+        assert_eq!(example, *expected, "{name}");
     }
-    let qwen = ToolFormat::named("qwen3-coder").unwrap().example();
-    let expected = "<tool_call>\n<function=function_name>\n<parameter=parameter>\n…\n</parameter>\n</function>\n</tool_call>";
-    assert_eq!(qwen, expected);
 }

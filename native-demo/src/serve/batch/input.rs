@@ -4,12 +4,17 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::Path,
+    thread,
 };
 
 use anyhow::{Context, Result};
+use tokio::sync::mpsc::{self, Receiver};
 
 /// The path that means standard input.
 pub const STDIN: &str = "-";
+
+/// Lines that wait to be answered before no more are read.
+const QUEUE: usize = 8;
 
 /// The bytes with which editors begin a file to say that it is in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -31,15 +36,15 @@ pub struct Lines<R> {
     limit: usize,
 }
 
-impl Lines<Box<dyn BufRead>> {
+impl Lines<Box<dyn BufRead + Send>> {
     /// Opens a file, or standard input for [`STDIN`].
     ///
     /// # Errors
     ///
     /// If it cannot be opened.
     pub fn open(path: &Path, limit: usize) -> Result<Self> {
-        let reader: Box<dyn BufRead> = match path == Path::new(STDIN) {
-            true => Box::new(io::stdin().lock()),
+        let reader: Box<dyn BufRead + Send> = match path == Path::new(STDIN) {
+            true => Box::new(BufReader::new(io::stdin())),
             false => {
                 let file = File::open(path);
                 let file = file.with_context(|| format!("cannot read {}", path.display()))?;
@@ -47,6 +52,26 @@ impl Lines<Box<dyn BufRead>> {
             }
         };
         Ok(Lines::new(reader, limit))
+    }
+
+    /// Reads the lines on a thread of its own, because the next line of a pipe may take for ever. The channel ends with
+    /// the file, or with an error.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub fn read_ahead(mut self) -> io::Result<Receiver<io::Result<Line>>> {
+        let (sender, lines) = mpsc::channel(QUEUE);
+        let thread = thread::Builder::new().name("input".into());
+        thread.spawn(move || {
+            while let Some(line) = self.next().transpose() {
+                let is_last = line.is_err();
+                if sender.blocking_send(line).is_err() || is_last {
+                    break;
+                }
+            }
+        })?;
+        Ok(lines)
     }
 }
 

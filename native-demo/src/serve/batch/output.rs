@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, de::IgnoredAny};
+use wisp_engine::files;
 
 /// The beginning of the ids of answers.
 pub const ID: &str = "batch_req_";
@@ -73,6 +74,13 @@ impl Earlier {
         self.lines.get(&number).copied()
     }
 
+    /// Forgets the requests that failed, so that they are answered again.
+    pub fn forget_failed(&mut self) {
+        self.ids.retain(|_, outcome| *outcome == Outcome::Answered);
+        self.lines
+            .retain(|_, outcome| *outcome == Outcome::Answered);
+    }
+
     /// Takes note of a line of answers, and returns what became of its request.
     ///
     /// # Errors
@@ -100,39 +108,60 @@ impl Earlier {
 pub struct Output {
     file: File,
     path: PathBuf,
+    /// Whether it has lines of requests that failed in earlier runs.
+    has_failed: bool,
     /// When the first line was written that may not be on the disk.
     unsynced: Option<Instant>,
 }
 
 impl Output {
-    /// Opens or creates a file, drops a last line that was cut off and, with `retry_failed`, those of requests that
-    /// failed, and takes note of all others.
+    /// Opens or creates a file, drops a last line that was cut off, and takes note of all others.
     ///
     /// # Errors
     ///
     /// If the file cannot be opened, another run writes it, or it has a line that is no answer.
-    pub fn open(path: &Path, retry_failed: bool, earlier: &mut Earlier) -> Result<Output> {
+    pub fn open(path: &Path, earlier: &mut Earlier) -> Result<Output> {
         let shown = path.display();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path);
         let mut file = file.with_context(|| format!("cannot write {shown}"))?;
+        let mut has_failed = false;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => bail!("another `wisp batch` writes {shown}"),
             // Some file systems have no locks.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let continued = || format!("cannot continue {shown}");
-        if retry_failed {
-            file = without_failed(file, path).with_context(continued)?;
-        }
-        let end = read(&file, |line| earlier.add(line).map(|_| ())).with_context(continued)?;
+        let end = read(&file, |line| {
+            has_failed |= earlier.add(line)? == Outcome::Failed;
+            Ok(())
+        });
+        let end = end.with_context(continued)?;
         let cut = file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.with_context(continued)?;
         Ok(Output {
             file,
             path: path.into(),
+            has_failed,
             unsynced: None,
+        })
+    }
+
+    /// Replaces the file, in one step, by one without the lines of requests that failed, if it has any.
+    ///
+    /// # Errors
+    ///
+    /// If the new file cannot be written; the old one then stays.
+    pub fn without_failed(self) -> Result<Output> {
+        if !self.has_failed {
+            return Ok(self);
+        }
+        let file = without_failed(self.file, &self.path);
+        Ok(Output {
+            file: file.with_context(|| format!("cannot continue {}", self.path.display()))?,
+            has_failed: false,
+            ..self
         })
     }
 
@@ -172,11 +201,10 @@ impl Output {
     }
 }
 
-/// Replaces a file of answers, in one step, by one without the lines of requests that failed.
 fn without_failed(file: File, path: &Path) -> Result<File> {
     let path = path.canonicalize()?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let kept = tempfile::NamedTempFile::new_in(folder)?;
+    // A signal removes it.
+    let kept = files::temporary_file(&path, 0o666)?;
     let mut out = BufWriter::new(kept.as_file());
     let mut earlier = Earlier::default();
     read(&file, |line| {
@@ -191,7 +219,7 @@ fn without_failed(file: File, path: &Path) -> Result<File> {
     kept.as_file()
         .set_permissions(file.metadata()?.permissions())?;
     kept.as_file().sync_all()?;
-    // Some file systems have no locks.
+    // Some file systems have no locks, and on others it has one already.
     let _ = kept.as_file().try_lock();
     drop(file);
     Ok(kept.persist(path)?)
@@ -230,7 +258,7 @@ mod tests {
         for cut in 0..last.len() {
             std::fs::write(&path, format!("{whole}{}", &last[..cut])).unwrap();
             let mut earlier = Earlier::default();
-            let mut output = Output::open(&path, false, &mut earlier).unwrap();
+            let mut output = Output::open(&path, &mut earlier).unwrap();
             assert_eq!(earlier.of_id("a"), Some(Outcome::Answered), "{cut}");
             assert_eq!(earlier.of_line(2), None, "{cut}");
             output.write(last).unwrap();
@@ -241,9 +269,9 @@ mod tests {
             );
         }
         let mut earlier = Earlier::default();
-        let first = Output::open(&path, false, &mut earlier).unwrap();
+        let first = Output::open(&path, &mut earlier).unwrap();
         assert!(earlier.of_line(2).is_some());
-        let second = Output::open(&path, false, &mut earlier).unwrap_err();
+        let second = Output::open(&path, &mut earlier).unwrap_err();
         assert!(second.to_string().contains("another"), "{second}");
         drop(first);
         for wrong in [
@@ -253,15 +281,13 @@ mod tests {
             "\0\0\0\n",
         ] {
             std::fs::write(&path, format!("{whole}{wrong}")).unwrap();
-            for retry_failed in [false, true] {
-                let error = Output::open(&path, retry_failed, &mut earlier).unwrap_err();
-                assert!(format!("{error:#}").contains("line 2"), "{error:#}");
-                // The file stays as it is.
-                assert_eq!(
-                    std::fs::read_to_string(&path).unwrap(),
-                    format!("{whole}{wrong}")
-                );
-            }
+            let error = Output::open(&path, &mut earlier).unwrap_err();
+            assert!(format!("{error:#}").contains("line 2"), "{error:#}");
+            // The file stays as it is.
+            assert_eq!(
+                std::fs::read_to_string(&path).unwrap(),
+                format!("{whole}{wrong}")
+            );
         }
     }
 
@@ -281,18 +307,22 @@ mod tests {
         let path = folder.path().join("out.jsonl");
         std::fs::write(&path, text.concat() + "{\"id\"").unwrap();
         let mut earlier = Earlier::default();
-        drop(Output::open(&path, false, &mut earlier).unwrap());
+        let output = Output::open(&path, &mut earlier).unwrap();
         assert_eq!(earlier.of_id("r1"), Some(Outcome::Answered));
         assert_eq!(earlier.of_id("r2"), Some(Outcome::Failed));
         assert_eq!(earlier.of_line(4), Some(Outcome::Failed));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text.concat());
-        let mut earlier = Earlier::default();
-        let mut output = Output::open(&path, true, &mut earlier).unwrap();
+        earlier.forget_failed();
+        let mut output = output.without_failed().unwrap();
         assert_eq!(earlier.of_id("r3"), Some(Outcome::Answered));
         assert_eq!((earlier.of_id("r2"), earlier.of_line(4)), (None, None));
         let new = line(2, 200, "null");
         output.write(&new).unwrap();
         let expected = good.concat() + &new;
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        // It has a lock too, and no copy is left.
+        let second = Output::open(&path, &mut Earlier::default()).unwrap_err();
+        assert!(second.to_string().contains("another"), "{second}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,9 +1,11 @@
 //! The run of a batch.
 
 use std::{
-    io::BufRead,
+    future::poll_fn,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
@@ -17,12 +19,16 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use indicatif::{HumanCount, ProgressBar};
 use serde_json::{Value, value::RawValue};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    sync::mpsc::Receiver,
+    task::{JoinError, JoinSet},
+    time::timeout,
+};
 use wisp_engine::Canceller;
 
 use super::{
     super::{listener, models::Models, options::Options, router::router, state::Server},
-    input::{self, Lines},
+    input::{self, Line, Lines},
     output::{Earlier, Outcome, Output},
     request::{Reader, Request, Task, answered},
 };
@@ -57,6 +63,14 @@ pub struct BatchFiles {
     pub retry_failed: bool,
 }
 
+/// What a batch waits for.
+enum Event {
+    /// The next line of the input; `None` at its end.
+    Line(Option<io::Result<Line>>),
+    /// A request has ended.
+    Answer(Result<Result<Answer>, JoinError>),
+}
+
 /// An answer of the server.
 struct Answer {
     request: Request,
@@ -74,6 +88,9 @@ pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<
     let mut batch = Batch::open(files)?;
     let total = input::count(&files.input, MAX_LINE);
     let models = load()?;
+    if files.retry_failed {
+        batch = batch.without_failed()?;
+    }
     let parallel: u64 = models
         .all()
         .iter()
@@ -113,7 +130,7 @@ pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<
 }
 
 struct Batch {
-    lines: Lines<Box<dyn BufRead>>,
+    lines: Receiver<io::Result<Line>>,
     reader: Reader,
     /// What became of requests in earlier runs.
     earlier: Earlier,
@@ -137,18 +154,29 @@ impl Batch {
     fn open(files: &BatchFiles) -> Result<Batch> {
         let lines = Lines::open(&files.input, MAX_LINE)?;
         let mut earlier = Earlier::default();
-        let mut open = |path: &Path| Output::open(path, files.retry_failed, &mut earlier);
+        let mut open = |path: &Path| Output::open(path, &mut earlier);
         let output = open(&files.output)?;
         let errors = files.errors.as_deref().map(open);
         Ok(Batch {
-            lines,
             reader: Reader::default(),
             output,
             errors: errors.transpose()?,
             earlier,
+            lines: lines.read_ahead().context("cannot read the input")?,
             bar: ProgressBar::hidden(),
             lines_due: LineTimer::start(),
             counts: Counts::default(),
+        })
+    }
+
+    /// Forgets the requests that failed in earlier runs, and removes their lines.
+    fn without_failed(mut self) -> Result<Batch> {
+        self.earlier.forget_failed();
+        let errors = self.errors.map(Output::without_failed);
+        Ok(Batch {
+            output: self.output.without_failed()?,
+            errors: errors.transpose()?,
+            ..self
         })
     }
 
@@ -162,43 +190,48 @@ impl Batch {
         // Dropping it cancels what runs; those requests are answered by the next run.
         let mut running = JoinSet::new();
         let mut has_more = true;
-        while !canceller.is_cancelled() {
+        while !canceller.is_cancelled() && (has_more || !running.is_empty()) {
             self.report_progress();
-            while has_more && running.len() < window && !canceller.is_cancelled() {
-                has_more = match self.next()? {
-                    Some(request) => {
+            self.sync_due()?;
+            let takes_lines = has_more && running.len() < window;
+            let event = poll_fn(|context| {
+                if let Poll::Ready(Some(answer)) = running.poll_join_next(context) {
+                    return Poll::Ready(Event::Answer(answer));
+                }
+                match takes_lines {
+                    true => self.lines.poll_recv(context).map(Event::Line),
+                    false => Poll::Pending,
+                }
+            });
+            match timeout(TICK, event).await {
+                Ok(Event::Answer(answer)) => {
+                    self.take(answer.context("a request has no answer")??)?;
+                }
+                Ok(Event::Line(Some(line))) => {
+                    if let Some(request) = self.request(&line.context("cannot read the input")?)? {
                         running.spawn(answer(service.clone(), request));
-                        true
                     }
-                    None => false,
-                };
-            }
-            match timeout(TICK, running.join_next()).await {
-                Ok(Some(answer)) => self.take(answer.context("a request has no answer")??)?,
-                Ok(None) => return Ok(()),
-                Err(_) => self.sync_due()?,
+                }
+                Ok(Event::Line(None)) => has_more = false,
+                // Time to look whether a signal arrived.
+                Err(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Returns the next request to answer, and answers the lines before it that are none.
-    fn next(&mut self) -> Result<Option<Request>> {
-        while let Some(line) = self.lines.next().context("cannot read the input")? {
-            match self.reader.task(&line, &self.earlier) {
-                Task::Answer(request) => return Ok(Some(request)),
-                Task::Done(outcome) => {
-                    match outcome {
-                        Outcome::Answered => self.counts.answered_before += 1,
-                        Outcome::Failed => self.counts.failed_before += 1,
-                    }
-                    self.bar.inc(1);
+    /// Returns the request of a line; `None`, with the line counted and answered, if nothing is to be asked.
+    fn request(&mut self, line: &Line) -> Result<Option<Request>> {
+        match self.reader.task(line, &self.earlier) {
+            Task::Answer(request) => return Ok(Some(request)),
+            Task::Done(outcome) => {
+                match outcome {
+                    Outcome::Answered => self.counts.answered_before += 1,
+                    Outcome::Failed => self.counts.failed_before += 1,
                 }
-                Task::Bad(answer) => self.write(&answer, true)?,
+                self.bar.inc(1);
             }
-            if interrupt::happened() {
-                break;
-            }
+            Task::Bad(answer) => self.write(&answer, true)?,
         }
         Ok(None)
     }

@@ -1,5 +1,10 @@
 //! Downloads over broken connections, and from hubs that send invalid responses.
 
+use std::{
+    io::Write,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use super::*;
 
 #[test]
@@ -96,10 +101,12 @@ fn a_response_with_too_many_bytes_is_refused() {
     assert!(!snapshot(home.path(), "org/tiny").exists());
 }
 
-/// Returns a command that continues a broken transfer for two or three seconds only.
+/// Returns a command that continues a broken transfer for two or three seconds only, and does not warn of that.
 fn hasty(hub: &Hub, home: &Path) -> Command {
     let mut command = command(hub, home, "org/tiny", &[]);
-    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
+    command
+        .env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5")
+        .env("WISP_LOG", "wisp=error");
     command
 }
 
@@ -129,9 +136,67 @@ fn an_outage_within_a_file_is_sat_out() {
     let (hub, home) = (tiny_hub(), home());
     hub.inject("GET /org", Fault::Disconnect(100_000), 1);
     hub.inject("GET /org", Fault::Disconnect(0), 4);
-    let run = run_command(hasty(&hub, home.path()), "");
+    let mut command = hasty(&hub, home.path());
+    command.env_remove("WISP_LOG");
+    let run = run_command(command, "");
+    let warning = "the transfer of tiny-Q8_0.gguf";
+    assert_eq!(run.stderr.matches(warning).count(), 1, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("is tried again for 3 s"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(tokens(run), expected());
     assert_eq!(hub.requests("GET /org").len(), 6);
+}
+
+#[test]
+fn an_outage_between_two_files_is_sat_out() {
+    let hub = Hub::start();
+    sharded(&hub, "org/shards");
+    let expected = tokens(generate(&hub, home().path(), "org/shards", &[]));
+    hub.inject("model-00002", Fault::Disconnect(0), 5);
+    let home = home();
+    let mut command = command(&hub, home.path(), "org/shards", &[]);
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
+    assert_eq!(tokens(run_command(command, "")), expected);
+}
+
+#[test]
+fn a_hub_that_asks_for_a_pause_within_a_file_gets_it() {
+    let (hub, home) = (tiny_hub(), home());
+    let busy = || Fault::Status(429, &[("Retry-After", "4")]);
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", busy(), 2);
+    // The pause is longer than the whole patience.
+    let line = run_command(hasty(&hub, home.path()), "").failed("too many requests");
+    assert!(line.contains("429") && line.contains("in 4 s"), "{line}");
+    assert_eq!(partials(home.path()), [100_000]);
+    hub.clear_faults();
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", busy(), 1);
+    let mut command = hasty(&hub, home.path());
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+    assert_eq!(tokens(run_command(command, "")), expected());
+}
+
+/// Each answer ignores the range and breaks off, every other one later than the one before.
+#[test]
+fn a_download_that_starts_over_again_and_again_ends() {
+    let (hub, home) = (tiny_hub(), home());
+    let turn = AtomicUsize::new(0);
+    let restart = Fault::raw(move |stream, body| {
+        let sent = 100_000 * (1 + turn.fetch_add(1, Ordering::Relaxed) % 2);
+        let length = body.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        )?;
+        stream.write_all(&body[..sent])
+    });
+    hub.inject("GET /org", restart, usize::MAX);
+    let line = run_command(hasty(&hub, home.path()), "").failed("no progress");
+    assert!(line.contains("broke"), "{line}");
 }
 
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! Loads a tokenizer from its files.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Mutex;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -122,6 +123,7 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     Ok(LoadedTokenizer {
         backend: Box::new(backend),
         properties,
+        takes_parts: Mutex::default(),
     })
 }
 
