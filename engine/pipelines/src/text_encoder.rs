@@ -29,9 +29,8 @@ use super::{
     pace::Pace,
     spec::EncoderSpec,
 };
-use batches::{batch_len, check, fit, learned_positions};
+use batches::{batch_len, check, finite, fit, learned_positions};
 pub use error::EncodeError;
-use requests::finite;
 pub use requests::{EncodeRequest, EncodeResult};
 pub use rerank::{Relevance, RerankOptions};
 pub use tokens::{EncoderTokenizer, TokenizedText};

@@ -160,7 +160,7 @@ mod tests {
         };
         let all = || (0..64).into_par_iter().map(task).collect();
         let results: Vec<_> = other.build().unwrap().install(all);
-        assert_eq!(results, [Ok(Ok(())); 64]);
+        assert_eq!(results, vec![Ok(Ok(())); 64]);
     }
 
     #[test]

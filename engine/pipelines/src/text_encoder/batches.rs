@@ -92,6 +92,15 @@ pub(super) fn fit(
     Ok(limits)
 }
 
+/// Returns what a model computed of each text, if all of it is finite.
+pub(super) fn finite(rows: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, EncodeError> {
+    let is_finite = |row: &Vec<f32>| row.iter().all(|value| value.is_finite());
+    match rows.iter().position(|row| !is_finite(row)) {
+        Some(at) => Err(EncodeError::NotFinite { text: at + 1 }),
+        None => Ok(rows),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +141,14 @@ mod tests {
         };
         assert_eq!(positions(None, &[5, 1, 6]), [0, 1, 2]);
         assert_eq!(positions(Some(1), &[5, 1, 6]), [2, 1, 3]);
+    }
+
+    #[test]
+    fn first_text_with_nan_or_infinity_is_reported() {
+        assert_eq!(finite(vec![vec![1.0], vec![]]), Ok(vec![vec![1.0], vec![]]));
+        for value in [f32::NAN, f32::INFINITY] {
+            let rows = vec![vec![1.0], vec![2.0, value], vec![value]];
+            assert_eq!(finite(rows), Err(EncodeError::NotFinite { text: 2 }));
+        }
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use wisp_text::tokenizer::PairTokens;
 
-use super::{EncodeError, EncodeOptions, TextEncoder, batches::check};
+use super::{
+    EncodeOptions, TextEncoder,
+    batches::{check, finite},
+};
 use crate::PipelineError;
 
 /// Texts for an encoder, and what it computes of each.
@@ -106,29 +109,6 @@ impl TextEncoder {
                 Ok(self.pooled(rows, self.pooling(*options)?, *options))
             }
             EncodeRequest::HiddenStates(_) | EncodeRequest::Scores(_) => Ok(rows),
-        }
-    }
-}
-
-/// Returns what a model computed of each text, if all of it is finite.
-pub(super) fn finite(rows: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, EncodeError> {
-    let is_finite = |row: &Vec<f32>| row.iter().all(|value| value.is_finite());
-    match rows.iter().position(|row| !is_finite(row)) {
-        Some(at) => Err(EncodeError::NotFinite { text: at + 1 }),
-        None => Ok(rows),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_text_with_nan_or_infinity_is_reported() {
-        assert_eq!(finite(vec![vec![1.0], vec![]]), Ok(vec![vec![1.0], vec![]]));
-        for value in [f32::NAN, f32::INFINITY] {
-            let rows = vec![vec![1.0], vec![2.0, value], vec![value]];
-            assert_eq!(finite(rows), Err(EncodeError::NotFinite { text: 2 }));
         }
     }
 }

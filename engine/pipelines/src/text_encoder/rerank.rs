@@ -4,7 +4,10 @@
 use web_time::Instant;
 use wisp_text::tokenizer::PairTokens;
 
-use super::{EncodeError, TextEncoder, batches::check, finite};
+use super::{
+    EncodeError, TextEncoder,
+    batches::{check, finite},
+};
 use crate::{PipelineError, spec::ScoreHead};
 
 /// How documents are ranked.

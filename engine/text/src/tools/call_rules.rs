@@ -133,32 +133,6 @@ fn free_pythonic(name: &str) -> String {
     format!("\"{name}(\" ({argument} (\", \" {argument})*)? \")\"")
 }
 
-/// Returns the texts around the parameters of a call with tags, around the keys and behind the values.
-pub(super) fn tag_texts(tags: &Tags, name: &str) -> [String; 5] {
-    let line = "\n";
-    // GLM's tags have no line breaks within.
-    let (inner, after_name) = match tags.after_name {
-        "" => ("", line.to_owned()),
-        end => (line, format!("{end}{line}")),
-    };
-    let between = match tags.before_value {
-        "" => "",
-        _ => line,
-    };
-    // The end of GLM's calls is that of the format.
-    let end = match tags.before_name {
-        "" => String::new(),
-        _ => tags.end.to_owned(),
-    };
-    [
-        format!("{}{name}{after_name}", tags.before_name),
-        tags.before_key.to_owned(),
-        format!("{}{between}{}{inner}", tags.after_key, tags.before_value),
-        format!("{inner}{}{line}", tags.after_value),
-        end,
-    ]
-}
-
 /// Returns a text as a string of a grammar, nothing for none.
 fn quoted(text: &str) -> String {
     match text {
@@ -170,7 +144,7 @@ fn quoted(text: &str) -> String {
 /// Returns the rules of a call with tags and any arguments.
 fn free_tagged(tags: &Tags, rule: &str, name: &str) -> String {
     let [head, before_key, after_key, after_value, end] =
-        tag_texts(tags, name).map(|text| quoted(&text));
+        tags.texts(name).map(|text| quoted(&text));
     format!(
         "{rule}: {head} ({before_key} /[^<>\\n]+/ {after_key} {rule}_0)* {end}\n\
          {rule}_0[lazy]: ANY_TEXT {after_value}\n"
@@ -248,7 +222,7 @@ impl Rules<'_> {
         limit: usize,
     ) -> Result<String, GrammarError> {
         check_count(schema)?;
-        let [head, before_key, after_key, after_value, end] = tag_texts(tags, name);
+        let [head, before_key, after_key, after_value, end] = tags.texts(name);
         let after_value = quoted(&after_value);
         let mut body = quoted(&head);
         for parameter in parameters(schema) {

@@ -1,7 +1,6 @@
 //! How models write calls: one row a format.
 
 use super::braced::{self, BracedCall, Marks};
-use super::call_rules::tag_texts;
 use super::calls::Payload;
 use super::headed_json::{self, HeadedJson, NameOf};
 use super::json_calls::JsonCalls;
@@ -318,8 +317,7 @@ impl ToolFormat {
             Syntax::Pythonic(_) => "function_name(parameter=…)".to_owned(),
             Syntax::Braced(marks) => format!("{}function_name{{parameter:…}}", marks.head),
             Syntax::Tagged(tags) => {
-                let [head, before_key, after_key, after_value, end] =
-                    tag_texts(tags, "function_name");
+                let [head, before_key, after_key, after_value, end] = tags.texts("function_name");
                 format!("{head}{before_key}parameter{after_key}…{after_value}{end}")
             }
         };

@@ -24,6 +24,34 @@ pub(super) struct Tags {
     pub end: &'static str,
 }
 
+impl Tags {
+    /// Returns the texts around the parameters of a call, around the keys and behind the values.
+    pub(super) fn texts(&self, name: &str) -> [String; 5] {
+        let line = "\n";
+        // GLM's tags have no line breaks within.
+        let (inner, after_name) = match self.after_name {
+            "" => ("", line.to_owned()),
+            end => (line, format!("{end}{line}")),
+        };
+        let between = match self.before_value {
+            "" => "",
+            _ => line,
+        };
+        // The end of GLM's calls is that of the format.
+        let end = match self.before_name {
+            "" => String::new(),
+            _ => self.end.to_owned(),
+        };
+        [
+            format!("{}{name}{after_name}", self.before_name),
+            self.before_key.to_owned(),
+            format!("{}{between}{}{inner}", self.after_key, self.before_value),
+            format!("{inner}{}{line}", self.after_value),
+            end,
+        ]
+    }
+}
+
 /// Qwen 3 Coder's and 3.5's tags.
 pub(super) const QWEN: Tags = Tags {
     before_name: "<function=",
