@@ -7,6 +7,15 @@ use wisp_engine::{
 };
 use wisp_tests::encoder;
 
+/// Products of few rows are summed in another order than those of many.
+fn assert_close(a: &[Vec<f32>], b: &[Vec<f32>]) {
+    let lengths = |rows: &[Vec<f32>]| rows.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths(a), lengths(b));
+    for (a, b) in a.concat().iter().zip(b.concat()) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+}
+
 #[test]
 fn requests_that_share_batches_get_their_own_results() {
     let folder = tempfile::tempdir().unwrap();
@@ -36,11 +45,13 @@ fn requests_that_share_batches_get_their_own_results() {
         results.collect::<Vec<_>>()
     };
     let together = run(&requests);
-    let alone: Vec<_> = requests
-        .iter()
-        .flat_map(|request| run(std::slice::from_ref(request)))
-        .collect();
-    assert_eq!(together, alone);
+    for (request, together) in requests.iter().zip(&together) {
+        let alone = run(std::slice::from_ref(request)).remove(0);
+        match (together, alone) {
+            (Ok(together), Ok(alone)) => assert_close(together, &alone),
+            (together, alone) => assert_eq!(*together, alone),
+        }
+    }
     let counts = together
         .iter()
         .map(|result| result.as_ref().map(Vec::len).ok());
