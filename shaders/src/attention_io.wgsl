@@ -17,10 +17,11 @@ fn load_query(base: u32, i: u32) -> vec4<f32> {
     if 4u * i + 4u <= p.head_dim {
         v = vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
     } else {
-        // Without stores to `v[j]` in a loop: Direct3D's old compiler, FXC, compiles those only if it can unroll it.
-        let element = vec4(4u * i) + vec4(0u, 1u, 2u, 3u);
-        let inside = vec4(base) + min(element, vec4(p.head_dim - 1u));
-        v = select(vec4(0.0), vec4(q[inside.x], q[inside.y], q[inside.z], q[inside.w]), element < vec4(p.head_dim));
+        // At most three elements, so that compilers keep this rare case short. Direct3D's old compiler, FXC, would have to
+        // unroll a loop that stores to `v[j]`, and cannot.
+        for (var j = 0u; 4u * i + j < p.head_dim; j++) {
+            v = select(v, vec4(q[at + j]), vec4(0u, 1u, 2u, 3u) == vec4(j));
+        }
     }
     return v * p.scale;
 }
