@@ -17,10 +17,9 @@ fn load_query(base: u32, i: u32) -> vec4<f32> {
     if 4u * i + 4u <= p.head_dim {
         v = vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
     } else {
-        // At most three elements, so that compilers keep this rare case short. Direct3D's old compiler, FXC, would have to
-        // unroll a loop that stores to `v[j]`, and cannot.
+        // At most three elements, so that compilers keep this rare case short.
         for (var j = 0u; 4u * i + j < p.head_dim; j++) {
-            v = select(v, vec4(q[at + j]), vec4(0u, 1u, 2u, 3u) == vec4(j));
+            v[j] = q[at + j];
         }
     }
     return v * p.scale;
