@@ -85,14 +85,8 @@ mod tests {
 
     fn spec() -> DecoderSpec {
         DecoderSpec::llama(DecoderSizes {
-            vocab_size: 16,
-            hidden_size: 32,
-            intermediate_size: 48,
-            layers: 2,
-            heads: 2,
-            kv_heads: 2,
-            head_dim: 16,
             max_positions: 4096,
+            ..DecoderSizes::SMALL
         })
     }
 

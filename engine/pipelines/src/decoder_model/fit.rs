@@ -300,16 +300,7 @@ mod tests {
     use crate::spec::{DecoderSizes, Mamba2Norm, Mamba2Spec, Mixer};
 
     fn spec() -> DecoderSpec {
-        DecoderSpec::llama(DecoderSizes {
-            vocab_size: 16,
-            hidden_size: 32,
-            intermediate_size: 48,
-            layers: 2,
-            heads: 2,
-            kv_heads: 2,
-            head_dim: 16,
-            max_positions: 64,
-        })
+        DecoderSpec::llama(DecoderSizes::SMALL)
     }
 
     #[test]

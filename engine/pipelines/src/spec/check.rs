@@ -413,14 +413,9 @@ mod tests {
 
     fn spec(layers: u32, head_dim: u32) -> DecoderSpec {
         DecoderSpec::llama(DecoderSizes {
-            vocab_size: 16,
-            hidden_size: 32,
-            intermediate_size: 48,
             layers,
-            heads: 2,
-            kv_heads: 2,
             head_dim,
-            max_positions: 64,
+            ..DecoderSizes::SMALL
         })
     }
 

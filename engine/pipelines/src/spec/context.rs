@@ -35,14 +35,8 @@ mod tests {
     fn scaling_extends_the_context() {
         let longest = |max_positions, scaling: RopeScaling, others: usize| {
             let mut spec = DecoderSpec::llama(DecoderSizes {
-                vocab_size: 16,
-                hidden_size: 32,
-                intermediate_size: 48,
-                layers: 2,
-                heads: 2,
-                kv_heads: 2,
-                head_dim: 16,
                 max_positions,
+                ..DecoderSizes::SMALL
             });
             spec.ropes = vec![RopeSettings::new(10_000.0, scaling)];
             let other = RopeSettings::new(10_000.0, RopeScaling::None);

@@ -118,6 +118,21 @@ pub struct DecoderSizes {
     pub max_positions: u64,
 }
 
+#[cfg(test)]
+impl DecoderSizes {
+    /// The sizes of a small model.
+    pub(crate) const SMALL: DecoderSizes = DecoderSizes {
+        vocab_size: 16,
+        hidden_size: 32,
+        intermediate_size: 48,
+        layers: 2,
+        heads: 2,
+        kv_heads: 2,
+        head_dim: 16,
+        max_positions: 64,
+    };
+}
+
 /// Sizes of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadSizes {

@@ -25,6 +25,8 @@ mod call_rules;
 mod call_tests;
 mod calls;
 mod format;
+#[cfg(test)]
+mod format_tests;
 mod grammar;
 #[cfg(test)]
 mod grammar_tests;
