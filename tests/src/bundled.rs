@@ -12,7 +12,7 @@ use wisp_engine::{
     },
 };
 
-use crate::{gguf_writer::GgufWriter, program::TestDevice};
+use crate::{gguf_writer::GgufWriter, test_device::TestDevice};
 
 /// Returns the folder of the model and its reference results.
 pub fn folder() -> PathBuf {
@@ -24,10 +24,19 @@ pub fn files() -> ModelFiles {
     ModelFiles::open(&folder().join("wisp-tiny.gguf")).expect("the built-in model")
 }
 
-/// Opens a session on a test device.
+/// Opens a session on a test device that is opened for it alone.
 pub fn session(place: TestDevice) -> InferenceSession {
     let (spec, options) = place.open();
     InferenceSession::new(Device::open_blocking(&spec, options).expect("the device"))
+}
+
+/// Opens a session on the [shared](TestDevice::shared) device, so that sessions after the first one compile no kernel
+/// again; on the host, which compiles none, on a device of its own.
+pub fn shared_session(place: TestDevice) -> InferenceSession {
+    match place {
+        TestDevice::Host => session(place),
+        _ => InferenceSession::new(place.shared()),
+    }
 }
 
 /// The built-in model's token that [`damaged`] damages: no reference text has it.

@@ -10,6 +10,7 @@ pub mod gguf_writer;
 pub mod goldens;
 pub mod guarded;
 pub mod hub;
+pub mod in_process;
 pub mod kernel_records;
 pub mod kernels;
 pub mod lora;
@@ -24,6 +25,7 @@ pub mod slow_model;
 pub mod small;
 #[cfg(unix)]
 pub mod terminal;
+pub mod test_device;
 
 /// The README's examples are doctests: `cargo test --doc -p wisp-tests`.
 #[cfg(doctest)]

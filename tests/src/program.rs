@@ -10,7 +10,9 @@ use std::{
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value;
-use wisp_engine::device::{DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel};
+
+use crate::in_process;
+pub use crate::test_device::{TestDevice, adapter_under_test};
 
 /// The maximum absolute difference of logits from their reference.
 pub const LOGITS_WITHIN: f32 = 2e-3;
@@ -42,92 +44,6 @@ fn built(name: &str, build: &[&str]) -> PathBuf {
         assert!(built, "{name} does not build");
     }
     path
-}
-
-/// A device on which a test runs. [`on_every_device`](crate::on_every_device) generates a test for each.
-///
-/// `WISP_TEST_DEVICE`, such as `cuda`, replaces `vulkan`. `WISP_TEST_CLASS`, `gpu` or `software`, replaces the class
-/// of kernels of every adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestDevice {
-    /// The host CPU.
-    Host,
-    /// The first Vulkan adapter with all its features, and the kernels of its own class.
-    Vulkan,
-    /// The same adapter with all its features, posing as a GPU.
-    VulkanGpu,
-    /// The same adapter with only the features that every browser guarantees, posing as a GPU.
-    VulkanBaseline,
-}
-
-impl TestDevice {
-    /// Returns the device's specification and the options with which it is opened.
-    pub fn open(self) -> (DeviceSpec, DeviceOptions) {
-        let (feature_level, device_class) = match self {
-            TestDevice::Host | TestDevice::Vulkan => (FeatureLevel::Full, DeviceClassChoice::Auto),
-            TestDevice::VulkanGpu => (FeatureLevel::Full, DeviceClassChoice::Gpu),
-            TestDevice::VulkanBaseline => (FeatureLevel::Baseline, DeviceClassChoice::Gpu),
-        };
-        let options = DeviceOptions {
-            feature_level,
-            device_class: class_of_all().unwrap_or(device_class),
-            ..DeviceOptions::default()
-        };
-        (self.name().parse().expect("a device"), options)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            TestDevice::Host => "host",
-            _ => adapter_under_test(),
-        }
-    }
-
-    /// Returns the flags that select the device.
-    pub fn args(self) -> [&'static str; 6] {
-        let (_, options) = self.open();
-        let profile = match options.feature_level {
-            FeatureLevel::Full => "full",
-            FeatureLevel::Baseline => "baseline",
-        };
-        let class = options.device_class.name();
-        [
-            "--device",
-            self.name(),
-            "--profile",
-            profile,
-            "--device-class",
-            class,
-        ]
-    }
-
-    /// Returns whether this machine has the device, and prints that the test is skipped if not.
-    pub fn is_available(self) -> bool {
-        static ADAPTER: OnceLock<bool> = OnceLock::new();
-        let has_adapter = || {
-            let devices = run(["devices", "--json"]).json();
-            let devices = devices["devices"].as_array().expect("a list of devices");
-            let mut names = devices.iter().map(|device| &device["device"]);
-            names.any(|name| name == adapter_under_test())
-        };
-        let here = self == TestDevice::Host || *ADAPTER.get_or_init(has_adapter);
-        if !here {
-            eprintln!("skipped: no {} device", adapter_under_test());
-        }
-        here
-    }
-}
-
-/// Returns the name of the adapter under test: that of `WISP_TEST_DEVICE`, by default `vulkan`.
-pub fn adapter_under_test() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into()))
-}
-
-/// Returns the class that `WISP_TEST_CLASS` gives all adapters.
-fn class_of_all() -> Option<DeviceClassChoice> {
-    let name = std::env::var("WISP_TEST_CLASS").ok()?;
-    Some(name.parse().expect("WISP_TEST_CLASS names a device class"))
 }
 
 /// Generates a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
@@ -326,7 +242,8 @@ fn model_args(model: Option<&Path>) -> Vec<&str> {
     })
 }
 
-/// Generates exactly `new_tokens` tokens, with the built-in model if `model` is `None`.
+/// Generates exactly `new_tokens` tokens, with the built-in model if `model` is `None`. On most devices this process runs
+/// the model: see [`in_process`].
 #[track_caller]
 pub fn generate(
     model: Option<&Path>,
@@ -335,6 +252,15 @@ pub fn generate(
     new_tokens: usize,
     flags: &[&str],
 ) -> Generated {
+    if let Some(completion) = in_process::generate(model, place, prompt, new_tokens, flags) {
+        let reason = serde_json::to_value(completion.finish_reason).expect("JSON");
+        return Generated {
+            prompt_tokens: prompt.to_vec(),
+            tokens: completion.tokens,
+            text: completion.text,
+            finish_reason: reason.as_str().expect("a name").into(),
+        };
+    }
     let (prompt, new_tokens) = (ids(prompt), new_tokens.to_string());
     let fixed = [
         "generate",
@@ -349,7 +275,8 @@ pub fn generate(
     serde_json::from_value(json).expect("the fields of a generation")
 }
 
-/// Returns the logits of every position, `[tokens, vocab]`, with the built-in model if `model` is `None`.
+/// Returns the logits of every position, `[tokens, vocab]`, with the built-in model if `model` is `None`. On most devices
+/// this process runs the model: see [`in_process`].
 #[track_caller]
 pub fn logits(
     model: Option<&Path>,
@@ -357,6 +284,9 @@ pub fn logits(
     tokens: &[u32],
     flags: &[&str],
 ) -> Vec<Vec<f32>> {
+    if let Some(rows) = in_process::logits(model, place, tokens, flags) {
+        return rows;
+    }
     let flags = [&*model_args(model), &place.args(), flags].concat();
     logits_of(tokens, &flags, |args| run(args))
 }
