@@ -200,7 +200,7 @@ fn run_guarded(
         false => unsafe { device.unchecked_pipeline(kernel)? },
     };
     let group = device.bind(kernel, &slices)?;
-    let workgroups = workgroups(kernel, &case.grid);
+    let workgroups = workgroups(kernel, case);
     let dispatch = Dispatch::new(device, &pipeline, &group, workgroups)?;
     let submitted = device.record(&vec![dispatch; case.dispatches]);
     let (mut written, violation) = writes.read(device)?;

@@ -64,7 +64,7 @@ pub fn write(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> bool, expec
                 continue;
             };
             let runs = kernels.iter().map(|kernel| {
-                let workgroups = workgroups(kernel, &case.grid);
+                let workgroups = workgroups(kernel, case);
                 json!({ "kernel": kernel.name, "workgroups": workgroups })
             });
             let bounds = case.memory.iter().map(|memory| match memory.bound {

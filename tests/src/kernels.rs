@@ -92,8 +92,23 @@ pub struct Case {
     pub dispatches: usize,
     /// The columns, which a kernel's `cols_multiple` must divide.
     pub cols: usize,
+    /// The workgroups after which the grid's first dimension is folded into another one.
+    pub fold: u32,
     /// The parameters, for messages.
     pub label: String,
+}
+
+/// WebGPU's default limit on the workgroups of a dimension. Long grids are folded there on every device, whatever its own
+/// limit is.
+const MAX_WORKGROUPS: u32 = 65535;
+
+/// The workgroups after which tests of folding fold their grids ([`Case::fold`]): those of sessions where all cases run, and
+/// otherwise so few that a small case has more.
+pub fn test_fold() -> u32 {
+    match takes_all() {
+        true => MAX_WORKGROUPS,
+        false => 3,
+    }
 }
 
 /// A case with one dispatch.
@@ -110,6 +125,7 @@ pub fn case<P: bytemuck::NoUninit + std::fmt::Debug>(
         grid: grid.to_vec(),
         dispatches: 1,
         cols,
+        fold: MAX_WORKGROUPS,
         label,
     }
 }
@@ -233,17 +249,15 @@ pub fn fits(kernel: &Kernel, case: &Case) -> bool {
         && case.grid.get(1).copied().unwrap_or(1) <= kernel.max_grid_y as usize
 }
 
-/// The workgroups that cover a grid. A long first dimension is folded into another one as sessions do it,
-/// but always at WebGPU's default limit, so that it is folded on every device.
-pub(crate) fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
-    const MAX_WORKGROUPS: u32 = 65535;
-    let tiles = |i: usize| grid[i].div_ceil(kernel.tile[i] as usize) as u32;
-    let x = tiles(0);
-    match grid.len() {
-        1 if x <= MAX_WORKGROUPS => [x, 1, 1],
-        1 => [MAX_WORKGROUPS, x.div_ceil(MAX_WORKGROUPS), 1],
-        _ if x <= MAX_WORKGROUPS => [x, tiles(1), 1],
-        _ => [MAX_WORKGROUPS, tiles(1), x.div_ceil(MAX_WORKGROUPS)],
+/// The workgroups that cover the grid of a case. A long first dimension is folded into another one as sessions do it.
+pub(crate) fn workgroups(kernel: &Kernel, case: &Case) -> [u32; 3] {
+    let tiles = |i: usize| case.grid[i].div_ceil(kernel.tile[i] as usize) as u32;
+    let (x, fold) = (tiles(0), case.fold);
+    match case.grid.len() {
+        1 if x <= fold => [x, 1, 1],
+        1 => [fold, x.div_ceil(fold), 1],
+        _ if x <= fold => [x, tiles(1), 1],
+        _ => [fold, tiles(1), x.div_ceil(fold)],
     }
 }
 
@@ -272,7 +286,7 @@ pub(crate) fn run(
     // SAFETY: the parameters of a case fit its memory.
     let pipeline = unsafe { device.unchecked_pipeline(kernel)? };
     let group = device.bind(kernel, &slices)?;
-    let workgroups = workgroups(kernel, &case.grid);
+    let workgroups = workgroups(kernel, case);
     let dispatch = Dispatch::new(device, &pipeline, &group, workgroups)?;
     device.record(&vec![dispatch; case.dispatches])?;
     let read = |(buffer, access): (&Buffer, &Access)| match access {
@@ -373,6 +387,25 @@ pub fn check_fitting(op: &str, cases: &[Case]) {
 ///
 /// As [`check_fitting`].
 pub fn check_fitting_if(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> bool) {
+    check_and_judge(op, cases, includes, |_, _| Vec::new());
+}
+
+/// [`check`], with further messages about errors: `judge` takes the number of a case and its outputs.
+///
+/// # Panics
+///
+/// As [`check`], and with the messages of `judge`.
+pub fn check_with(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -> Vec<String>) {
+    assert_visits_all(op, cases);
+    check_and_judge(op, cases, |_| true, judge);
+}
+
+fn check_and_judge(
+    op: &str,
+    cases: &[Case],
+    includes: impl Fn(&Kernel) -> bool,
+    judge: impl Fn(usize, &Outputs) -> Vec<String>,
+) {
     let runs_here = |kernel: &Kernel| is_sampled(kernel) && includes(kernel);
     // The twin takes its time too.
     let runs = adapters().is_ok() && wisp_shaders::candidates(op).any(runs_here);
@@ -388,7 +421,9 @@ pub fn check_fitting_if(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> 
     }
     check_each(op, cases, runs_here, |kernel, i, outputs| {
         let least = least_bound(kernel, &cases[i]);
-        differences(&cases[i], least, outputs, &expected[i])
+        let mut wrong = differences(&cases[i], least, outputs, &expected[i]);
+        wrong.extend(judge(i, outputs));
+        wrong
     });
 }
 
@@ -442,19 +477,19 @@ pub fn check_outputs(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -
     check_each(op, cases, is_sampled, |_, i, outputs| judge(i, outputs));
 }
 
-/// The encodings of tests whose point hardly depends on the encoding: a third of them, others with each seed of the
-/// property tests, and all with `WISP_TEST_ALL=1`.
+/// The encodings of tests whose point hardly depends on the encoding: a third of them, others in each [turn](sample::turn),
+/// and all with `WISP_TEST_ALL=1`.
 pub fn some_encodings() -> impl Iterator<Item = Encoding> {
     let (first, step) = match sample::takes_all() {
         true => (0, 1),
-        false => (sample::seed() % 3, 3),
+        false => (sample::turn() % 3, 3),
     };
     Encoding::device_encodings().skip(first).step_by(step)
 }
 
 /// Whether a kernel is one of those that run. With `WISP_TEST_SAMPLE=N:K` they are every Nth, from the Kth on: an emulated
 /// device compiles each kernel for half a second. Otherwise software adapters run a third of the products and of attention,
-/// because there are hundreds, others with each seed of the property tests ([`takes_all`]).
+/// because there are hundreds, others in each [turn](sample::turn) ([`takes_all`]).
 pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
     match sample_of_kernels() {
         Some((every, first)) => {
@@ -501,13 +536,17 @@ fn check_each(
                 println!("skipped: {} on {level:?}: needs {need}", kernel.name);
                 continue;
             }
-            // What has run in all its cases with all features meets the baseline's limits in one, in an ordinary run.
-            let most = match has_run && !takes_all() {
-                true => 1,
-                false => cases.len(),
-            };
+            // What has run with all features need only meet the baseline's limits, in an ordinary run: they are checked
+            // when the pipeline is created.
+            if has_run && !takes_all() {
+                // SAFETY: the pipeline is never dispatched.
+                let created = unsafe { device.unchecked_pipeline(kernel) };
+                let failure = created.err();
+                failures.extend(failure.map(|why| format!("{} on {level:?}: {why}", kernel.name)));
+                continue;
+            }
             let all = cases.iter().enumerate();
-            for (i, case) in all.filter(|(_, case)| fits(kernel, case)).take(most) {
+            for (i, case) in all.filter(|(_, case)| fits(kernel, case)) {
                 (has_run, runs) = (true, runs + 1);
                 let wrong = match run(device, kernel, case) {
                     Ok(outputs) => judge(kernel, i, &outputs),
@@ -555,10 +594,15 @@ mod tests {
     #[test]
     fn long_grids_are_folded() {
         let kernel = wisp_shaders::kernel("binary_contiguous.baseline").unwrap();
-        let of = |grid: &[usize]| workgroups(kernel, grid);
+        let of = |grid: &[usize]| workgroups(kernel, &case([0u32; 2], Vec::new(), grid, 32));
         let long = 65535 * kernel.tile[0] as usize;
         assert_eq!(of(&[long]), [65535, 1, 1]);
         assert_eq!(of(&[long + 1]), [65535, 2, 1]);
         assert_eq!(of(&[long + 1, 3]), [65535, 3, 2]);
+        let short = Case {
+            fold: 3,
+            ..case([0u32; 2], Vec::new(), &[7 * kernel.tile[0] as usize], 32)
+        };
+        assert_eq!(workgroups(kernel, &short), [3, 3, 1]);
     }
 }

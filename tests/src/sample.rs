@@ -1,23 +1,23 @@
 //! What an ordinary run takes of tests that have many cases. `WISP_TEST_ALL=1` takes all.
 
-use crate::program::TestDevice;
+use crate::test_device::TestDevice;
 
 /// Returns whether all cases of all tests run: `WISP_TEST_ALL=1`.
 pub fn takes_all() -> bool {
     std::env::var_os("WISP_TEST_ALL").is_some_and(|value| value == "1")
 }
 
-/// The seed of the property tests, `PROPTEST_RNG_SEED`, which also turns the samples.
-pub fn seed() -> usize {
-    let seed = std::env::var("PROPTEST_RNG_SEED").ok();
-    seed.and_then(|seed| seed.parse().ok()).unwrap_or_default()
+/// The number that turns the samples, `WISP_TEST_TURN`, by default 0: with another number other cases run.
+pub fn turn() -> usize {
+    let turn = std::env::var("WISP_TEST_TURN");
+    turn.map_or(0, |turn| turn.parse().expect("WISP_TEST_TURN is a number"))
 }
 
 /// Returns whether a case is in the sample numbered `sample` of `samples`, which share the cases out. It is in each
 /// where all cases run.
 pub fn has(case: &str, sample: usize, samples: usize) -> bool {
     let sum: usize = case.bytes().map(usize::from).sum();
-    takes_all() || (sum + seed()) % samples == sample % samples
+    takes_all() || (sum + turn()) % samples == sample % samples
 }
 
 /// Returns whether a checkpoint runs on a device: on the host, and on one of the Vulkan devices, which for every other

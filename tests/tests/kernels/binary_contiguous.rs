@@ -3,7 +3,7 @@
 use wisp_shaders::params::{
     BinaryContiguousParams, CONTIGUOUS_ADD, CONTIGUOUS_MUL, CONTIGUOUS_SCALED_ADD,
 };
-use wisp_tests::kernels::{case, check, close, exact, noise};
+use wisp_tests::kernels::{Case, case, check, close, exact, noise, test_fold};
 
 #[test]
 fn kernels_match_the_twin() {
@@ -14,7 +14,7 @@ fn kernels_match_the_twin() {
         (5000, 172, CONTIGUOUS_MUL),
         (777, 60, CONTIGUOUS_SCALED_ADD),
         // More workgroups than one dimension of a dispatch holds.
-        (65535 * 256 + 300, 515, CONTIGUOUS_ADD),
+        (test_fold() as usize * 256 + 300, 515, CONTIGUOUS_ADD),
     ];
     let cases = sizes.map(|(len, b_len, kind)| {
         let params = BinaryContiguousParams {
@@ -29,7 +29,10 @@ fn kernels_match_the_twin() {
             _ => exact(&noise(3, len)),
         };
         let memory = vec![exact(&noise(1, len)), exact(&noise(2, b_len)), out];
-        case(params, memory, &[len], len)
+        Case {
+            fold: test_fold(),
+            ..case(params, memory, &[len], len)
+        }
     });
     check("binary_contiguous", &cases);
 }

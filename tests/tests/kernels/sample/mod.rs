@@ -6,7 +6,7 @@ mod hostile;
 mod reference;
 
 use wisp_shaders::params::{LogitBias, NOT_FORCED, SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS};
-use wisp_tests::kernels::{Case, check, check_outputs, twin_outputs};
+use wisp_tests::kernels::{Case, check, check_with, twin_outputs};
 
 use cases::{
     LOGPROB_WORDS, MAX_BIASES, SETTINGS, STEPS, biases, compact, counts, inputs, logits, masks,
@@ -46,12 +46,11 @@ fn scanning_kernels_match_the_twin() {
         .iter()
         .map(|(vocab, logits, settings)| scan(*vocab, logits, settings));
     let cases: Vec<Case> = cases.collect();
-    check("sample_scan", &cases);
     let expected: Vec<Vec<u32>> = cases
         .iter()
         .map(|case| bytemuck::pod_collect_to_vec(&twin_outputs("sample_scan", case)[5]))
         .collect();
-    check_outputs("sample_scan", &cases, |case, outputs| {
+    check_with("sample_scan", &cases, |case, outputs| {
         let (vocab, _, settings) = &inputs[case];
         let actual: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs[5]);
         let rows = actual
@@ -86,12 +85,11 @@ fn compacting_kernels_match_the_twin() {
         .iter()
         .map(|(vocab, logits, settings)| compact(*vocab, logits, settings));
     let cases: Vec<Case> = cases.collect();
-    check("sample_compact", &cases);
     let expected: Vec<Vec<u32>> = cases
         .iter()
         .map(|case| bytemuck::pod_collect_to_vec(&twin_outputs("sample_compact", case)[1]))
         .collect();
-    check_outputs("sample_compact", &cases, |case, outputs| {
+    check_with("sample_compact", &cases, |case, outputs| {
         let (vocab, _, settings) = &inputs[case];
         let actual: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs[1]);
         let rows = actual
@@ -177,8 +175,7 @@ fn rows_without_a_finite_logit_are_reported() {
         }
         sample(vocab, &logits)
     });
-    check("sample", &cases);
-    check_outputs("sample", &cases, |_, outputs| {
+    check_with("sample", &cases, |_, outputs| {
         let out: &[u32] = &bytemuck::pod_collect_to_vec(&outputs[6]);
         let mut wrong = Vec::new();
         for row in 0..rows {
@@ -224,8 +221,7 @@ fn only_allowed_tokens_are_sampled() {
             }
         }
         let cases = [sample_masked(vocab, &logits, &settings, &masks)];
-        check("sample", &cases);
-        check_outputs("sample", &cases, |_, outputs| {
+        check_with("sample", &cases, |_, outputs| {
             let out: &[u32] = &bytemuck::pod_collect_to_vec(&outputs[6]);
             let mut wrong = Vec::new();
             for (row, s) in settings.iter().enumerate() {
@@ -258,8 +254,7 @@ fn logprobs_are_the_log_softmax() {
             }
         }
     }
-    check("sample", &cases);
-    check_outputs("sample", &cases, |case, outputs| {
+    check_with("sample", &cases, |case, outputs| {
         let (vocab, top, logits) = &all_logits[case];
         let rows = 2 * SETTINGS.len();
         let out: &[u32] = &bytemuck::pod_collect_to_vec(&outputs[6]);
