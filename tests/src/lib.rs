@@ -14,6 +14,7 @@ pub mod in_process;
 pub mod kernel_records;
 pub mod kernels;
 pub mod lora;
+pub mod parallel;
 pub mod program;
 pub mod pytorch_writer;
 pub mod quantize;

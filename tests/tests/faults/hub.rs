@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use wisp_tests::{
     fault,
     hub::{COMMIT, Fault, Hub},
+    parallel,
     program::Run,
 };
 
@@ -72,6 +73,14 @@ pub fn below(folder: &Path) -> Vec<PathBuf> {
 
 /// The two requests of a download: for the list of files, and for the file.
 const REQUESTS: [&str; 2] = ["GET /api", "GET /org"];
+
+/// Each case for each of the [`REQUESTS`].
+fn of_each_request<T: Clone>(
+    cases: impl IntoIterator<Item = T>,
+) -> impl Iterator<Item = (&'static str, T)> {
+    let of_case = |case: T| REQUESTS.map(|pattern| (pattern, case.clone()));
+    cases.into_iter().flat_map(of_case)
+}
 
 const OK: &str = "HTTP/1.1 200 OK\nConnection: close";
 
@@ -151,26 +160,24 @@ fn endless_answers_are_cut() {
 
 #[test]
 fn redirects_to_nowhere_are_refused() {
-    for (location, expected) in [
-        ("/api/models/org/tiny", ""),
-        ("file:///etc/passwd", ""),
-        ("ftp://127.0.0.1/x", ""),
-        ("data:text/plain,x", ""),
-        ("http://127.0.0.1:1/x", ""),
-        ("http://", ""),
-        ("\u{1}", ""),
-    ] {
-        for pattern in REQUESTS {
-            let location = match (pattern, location) {
-                ("GET /org", "/api/models/org/tiny") => "/org/tiny/resolve/main/tiny-Q8_0.gguf",
-                (_, location) => location,
-            };
-            let head = format!("HTTP/1.1 302 x\nLocation: {location}\nContent-Length: 0");
-            let message = refused(pattern, location, Fault::response(head, ""));
-            assert!(message.contains(expected), "{location}: {message}");
-            assert!(!message.contains("root:"), "{message}");
-        }
-    }
+    let locations = [
+        "/api/models/org/tiny",
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/x",
+        "data:text/plain,x",
+        "http://127.0.0.1:1/x",
+        "http://",
+        "\u{1}",
+    ];
+    parallel::for_each(of_each_request(locations), |(pattern, location)| {
+        let location = match (pattern, location) {
+            ("GET /org", "/api/models/org/tiny") => "/org/tiny/resolve/main/tiny-Q8_0.gguf",
+            (_, location) => location,
+        };
+        let head = format!("HTTP/1.1 302 x\nLocation: {location}\nContent-Length: 0");
+        let message = refused(pattern, location, Fault::response(head, ""));
+        assert!(!message.contains("root:"), "{message}");
+    });
 }
 
 #[test]
@@ -308,12 +315,18 @@ fn compressed_answers_do_not_grow_without_bounds() {
 
 #[test]
 fn failing_hub_is_named_within_seconds() {
-    for (status, expected) in [(500, "500"), (503, "503"), (418, "418"), (100, "")] {
-        for pattern in REQUESTS {
+    let statuses = [(500, "500"), (503, "503"), (418, "418"), (100, "")];
+    parallel::for_each(
+        of_each_request(statuses),
+        |(pattern, (status, expected))| {
             let message = refused(pattern, "a status", Fault::Status(status, &[]));
             assert!(message.contains(expected), "{status}: {message}");
-        }
-    }
+        },
+    );
+}
+
+#[test]
+fn retry_after_is_obeyed_or_reported() {
     for pattern in REQUESTS {
         let (hub, home) = tiny_hub();
         hub.inject(
@@ -328,20 +341,21 @@ fn failing_hub_is_named_within_seconds() {
             1,
             "asked again before the time"
         );
-        for wait in [
-            "1",
-            "0",
-            "-1",
-            "18446744073709551616",
-            "Wed, 21 Oct 2037 07:28:00 GMT",
-            "soon",
-        ] {
-            let (hub, home) = tiny_hub();
-            let head = format!("HTTP/1.1 429 x\nRetry-After: {wait}\nContent-Length: 0");
-            hub.inject(pattern, Fault::response(head, ""), 1);
-            generate(&hub, &home).succeeded();
-        }
     }
+    let times = [
+        "1",
+        "0",
+        "-1",
+        "18446744073709551616",
+        "Wed, 21 Oct 2037 07:28:00 GMT",
+        "soon",
+    ];
+    parallel::for_each(of_each_request(times), |(pattern, wait)| {
+        let (hub, home) = tiny_hub();
+        let head = format!("HTTP/1.1 429 x\nRetry-After: {wait}\nContent-Length: 0");
+        hub.inject(pattern, Fault::response(head, ""), 1);
+        generate(&hub, &home).succeeded();
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -32,7 +33,10 @@ pub fn tokens(run: Run) -> Value {
 
 /// The tokens of a run without a cache.
 pub fn expected() -> Value {
-    tokens(program::run(GENERATE))
+    static TOKENS: OnceLock<Value> = OnceLock::new();
+    TOKENS
+        .get_or_init(|| tokens(program::run(GENERATE)))
+        .clone()
 }
 
 pub fn run(command: Command) -> Run {
@@ -273,18 +277,19 @@ fn kill_downloads(moments: u32) {
     let expected = expected();
     let hub = Hub::start();
     hub.add("org/tiny", "tiny-Q8_0.gguf", TINY);
-    hub.inject(
-        "GET /org",
-        Fault::Slow(Duration::from_millis(1)),
-        usize::MAX,
-    );
     let home = tempfile::tempdir().expect("a folder");
     let command = || {
         let mut command = download(&hub, home.path());
         command.env("HF_HUB_DOWNLOAD_TIMEOUT", "10");
         command
     };
-    kill(command, moments, Duration::from_millis(900), || {
+    let start_slowly = || {
+        let slow = Fault::Slow(Duration::from_millis(1));
+        hub.inject("GET /org", slow, usize::MAX);
+        command()
+    };
+    kill(start_slowly, moments, Duration::from_millis(900), || {
+        hub.clear_faults();
         assert_eq!(tokens(program::run_command(command(), "")), expected);
         assert_no_leftovers(home.path());
         std::fs::remove_dir_all(home.path().join("hub")).expect("the cache");

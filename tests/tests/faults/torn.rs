@@ -8,7 +8,7 @@ use std::{
 
 use wisp_tests::{
     hub::{Fault, Hub},
-    program,
+    parallel, program,
 };
 
 use crate::{
@@ -84,7 +84,7 @@ fn pipe(path: &Path) {
 #[test]
 fn torn_files_of_the_compiler_are_replaced() {
     let expected = expected();
-    for (what, damage) in damages() {
+    parallel::for_each(damages(), |(what, damage)| {
         let cache = tempfile::tempdir().expect("a folder");
         assert_eq!(tokens(run(cached(cache.path()))), expected);
         let files = below(cache.path());
@@ -98,7 +98,7 @@ fn torn_files_of_the_compiler_are_replaced() {
         let temporary = |path: &&PathBuf| path.to_string_lossy().contains(".wisp-part-");
         let found = below(cache.path());
         assert_eq!(found.iter().find(temporary), None, "{what}");
-    }
+    });
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn torn_files_of_the_hub_are_loaded_again() {
     let expected = expected();
     let snapshot = format!("snapshots/{}/tiny-Q8_0.gguf", wisp_tests::hub::COMMIT);
     let blob = format!("blobs/{}", wisp_tests::hub::sha256(TINY));
-    for (what, damage) in damages() {
+    parallel::for_each(damages(), |(what, damage)| {
         for file in ["refs/main", &snapshot, &blob] {
             // The contents of a file of the right length are trusted, as all of Hugging Face's tools do.
             if (what, file) == ("garbled", &blob) || (what, file) == ("garbled", &snapshot) {
@@ -168,7 +168,7 @@ fn torn_files_of_the_hub_are_loaded_again() {
             })
             .succeeded();
         }
-    }
+    });
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn torn_partial_downloads_never_become_models() {
             .into_iter()
             .find(|path| path.to_string_lossy().ends_with(".incomplete"))
     };
-    for (what, damage) in damages() {
+    parallel::for_each(damages(), |(what, damage)| {
         let (hub, home) = tiny_hub();
         hub.inject("GET /org", Fault::Disconnect(100_000), 1);
         hub.inject("GET /org", Fault::Disconnect(0), usize::MAX);
@@ -213,5 +213,5 @@ fn torn_partial_downloads_never_become_models() {
             expected(),
             "{what}"
         );
-    }
+    });
 }

@@ -54,10 +54,11 @@ fn errors_do_not_take_the_cache_for_the_repository() {
     let flags = ["--weight-path", "tiny-Q8_0.gguf"];
     generate(&hub, home.path(), "org/tiny", &flags).succeeded();
     let cache = home.path().join("hub").display().to_string();
-    for (model, missing) in [
+    let models = [
         ("org/tiny:f16", "a model in float16"),
         ("org/tiny:tiny-F16.gguf", "the file \"tiny-F16.gguf\""),
-    ] {
+    ];
+    parallel::for_each(models, |(model, missing)| {
         let command = || command(&hub, home.path(), model, &[]);
         let mut offline = command();
         offline.env("HF_HUB_OFFLINE", "1");
@@ -77,7 +78,7 @@ fn errors_do_not_take_the_cache_for_the_repository() {
         ] {
             assert!(stderr.contains(word), "{word}: {stderr}");
         }
-    }
+    });
 }
 
 #[test]
@@ -128,13 +129,15 @@ fn the_cache_is_used_while_the_hub_is_down() {
     run().failed("nothing in the cache");
     hub.clear_faults();
     assert_eq!(tokens(run()), expected());
-    for text in ["GET /api", "/tree/"] {
-        for status in [429, 500, 503] {
-            hub.inject(text, Fault::Status(status, &[]), usize::MAX);
-            assert_eq!(tokens(run()), expected(), "{text}: {status}");
-            hub.clear_faults();
-        }
-    }
+    let faults = ["GET /api", "/tree/"].into_iter();
+    let faults = faults.flat_map(|text| [429, 500, 503].map(|status| (text, status)));
+    parallel::for_each(faults, |(text, status)| {
+        let (hub, home) = (tiny_hub(), super::home());
+        let run = || generate(&hub, home.path(), "org/tiny", &[]);
+        run().succeeded();
+        hub.inject(text, Fault::Status(status, &[]), usize::MAX);
+        assert_eq!(tokens(run()), expected(), "{text}: {status}");
+    });
     // A refused access is reported, even if the model is cached.
     hub.inject("GET /api", Fault::Status(401, &[]), usize::MAX);
     run().failed("no longer allowed");

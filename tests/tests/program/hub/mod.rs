@@ -7,6 +7,7 @@ mod transfers;
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use wisp_tests::{
     hub::{COMMIT, Fault, Hub, git_blob_id, sha256},
+    parallel,
     program::{Run, run, run_command},
     pytorch_writer,
 };
@@ -42,7 +44,9 @@ fn tokens(run: Run) -> Value {
 
 /// The tokens of the built-in model, which is the model on the hub.
 fn expected() -> Value {
-    tokens(run([&["generate"], GENERATE].concat()))
+    static TOKENS: OnceLock<Value> = OnceLock::new();
+    let generate = || tokens(run([&["generate"], GENERATE].concat()));
+    TOKENS.get_or_init(generate).clone()
 }
 
 /// A hub with the built-in model as `org/tiny`.
