@@ -5,7 +5,7 @@ use wisp_engine::pipelines::{
     ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
 use wisp_tests::{
-    bundled::{files, folder, session},
+    bundled::{files, folder, shared_session},
     on_every_device, on_every_device_and_class,
     program::TestDevice,
     sample,
@@ -26,7 +26,7 @@ fn text(from: usize, len: usize) -> Vec<u32> {
 }
 
 fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
-    TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
+    TextGenerator::load_blocking(&shared_session(place), &files(), limits).unwrap()
 }
 
 fn limits() -> ModelLimits {

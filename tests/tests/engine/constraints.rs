@@ -14,13 +14,14 @@ use wisp_engine::{
     },
 };
 use wisp_tests::{
-    bundled::{files, folder, session},
+    bundled::{files, folder, session, shared_session},
     goldens, on_every_device_and_class,
     program::TestDevice,
+    sample,
 };
 
 fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
-    TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
+    TextGenerator::load_blocking(&shared_session(place), &files(), limits).unwrap()
 }
 
 fn limits() -> ModelLimits {
@@ -122,9 +123,16 @@ fn generate(
 
 fn texts_that_end_match_their_constraint(place: TestDevice) {
     let mut generator = load(place, limits());
+    // Off the host three seeds, with each temperature and with each other setting.
+    let all = place == TestDevice::Host || sample::takes_all();
+    let seeds = match all {
+        true => &[0, 1, 2, 3, 4, 5, 6, 7, 8][..],
+        false => &[0, 4, 8],
+    };
+    let mut ended_in_all = 0;
     for number in 0..constraints().len() {
         let mut ended = 0;
-        for seed in 0..9 {
+        for seed in seeds.iter().copied() {
             let options = options(&generator, Some(number), seed);
             let got = generate(&mut generator, &[1, 50, 7], &options);
             match got.finish_reason {
@@ -140,8 +148,10 @@ fn texts_that_end_match_their_constraint(place: TestDevice) {
                 reason => panic!("{reason:?}"),
             }
         }
-        assert!(ended >= 2, "{number}: only {ended} texts ended");
+        assert!(!all || ended >= 2, "{number}: only {ended} texts ended");
+        ended_in_all += ended;
     }
+    assert!(ended_in_all > 0, "no text ended");
 }
 
 on_every_device_and_class!(texts_that_end_match_their_constraint);

@@ -11,7 +11,7 @@ use wisp_engine::{
     weights::{WeightSource, encodings::dequantize},
 };
 use wisp_tests::{
-    bundled::{files, session},
+    bundled::{files, session, shared_session},
     on_every_device,
     program::TestDevice,
 };
@@ -31,7 +31,13 @@ fn limits() -> ModelLimits {
 }
 
 fn load(place: TestDevice, limits: ModelLimits) -> DecoderModel {
-    pollster::block_on(DecoderModel::load(&session(place), &files(), limits, None)).unwrap()
+    pollster::block_on(DecoderModel::load(
+        &shared_session(place),
+        &files(),
+        limits,
+        None,
+    ))
+    .unwrap()
 }
 
 /// A batch of [`FIRST`] in slot 2 and [`SECOND`] in slot 0. `rows` is the number of rows of logits that

@@ -9,7 +9,7 @@ use wisp_engine::pipelines::{
     text_generation::{GenerateOptions, TextGenerator},
 };
 use wisp_tests::{
-    bundled::session,
+    bundled::shared_session,
     goldens::{self, Golden},
     on_every_device,
     program::TestDevice,
@@ -29,7 +29,7 @@ const HYBRID: &[&str] = &[
 fn load(place: TestDevice, name: &str, limits: ModelLimits) -> TextGenerator {
     let directory = goldens::directory(name).expect("the checkpoint belongs to the tests");
     let files = ModelFiles::open(&directory).unwrap();
-    TextGenerator::load_blocking(&session(place), &files, limits).unwrap()
+    TextGenerator::load_blocking(&shared_session(place), &files, limits).unwrap()
 }
 
 fn limits() -> ModelLimits {

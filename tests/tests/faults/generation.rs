@@ -34,7 +34,7 @@ fn damaged(place: TestDevice, prefix_caching: bool) -> TextGenerator {
         prefix_caching,
         ..ModelLimits::default()
     };
-    TextGenerator::load_blocking(&bundled::session(place), &files, limits).unwrap()
+    TextGenerator::load_blocking(&bundled::shared_session(place), &files, limits).unwrap()
 }
 
 fn options(max_new_tokens: usize) -> GenerateOptions {

@@ -9,7 +9,11 @@ use wisp_engine::{
     shape,
     weights::Encoding,
 };
-use wisp_tests::{bundled::session, on_every_device, program::TestDevice};
+use wisp_tests::{
+    bundled::{session, shared_session},
+    on_every_device,
+    program::TestDevice,
+};
 
 use super::{captured_lines, config, execute, graphs::embedding, load};
 
@@ -173,7 +177,7 @@ impl Violation {
         with_wrong: bool,
     ) -> (Result<(), String>, Vec<String>) {
         let (graph, inputs) = asserting(self.op);
-        let session = session(place);
+        let session = shared_session(place);
         session.set_shader_assert_level(level);
         let lines = captured_lines(&session);
         let model = load(&session, &graph);

@@ -13,7 +13,7 @@ use wisp_engine::pipelines::{
     ModelFiles, ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
 use wisp_tests::{
-    bundled::{files, folder, session},
+    bundled::{files, folder, session, shared_session},
     lora::{Adapter, Module},
     program::TestDevice,
 };
@@ -88,7 +88,7 @@ fn limits() -> ModelLimits {
 }
 
 fn load(place: TestDevice, files: &ModelFiles, limits: ModelLimits) -> TextGenerator {
-    TextGenerator::load_blocking(&session(place), files, limits).unwrap()
+    TextGenerator::load_blocking(&shared_session(place), files, limits).unwrap()
 }
 
 /// The bundled model with the three adapters, called a, b and c.
