@@ -240,6 +240,10 @@ fn every_encoding_matches_its_reference(place: TestDevice) {
             &logits(Some(reference), TestDevice::Host, &text, &[]),
         );
         println!("{what}: within {off:.1e}");
+        // The host's tokens follow from its logits, whatever the encoding is.
+        if place == TestDevice::Host && !sample::has(&encoding.to_string(), 0, 3) {
+            continue;
+        }
         let greedy =
             |model: &Path, place| generate(Some(model), place, &case.prompt_tokens, 40, &[]).tokens;
         let (got, expected) = (

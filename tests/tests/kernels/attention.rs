@@ -350,7 +350,7 @@ fn bidirectional_kernels_match_the_twin() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    #![proptest_config(ProptestConfig::with_cases(if sample::takes_all() { 8 } else { 4 }))]
 
     #[test]
     fn kernels_match_the_twin_at_any_size(

@@ -10,9 +10,24 @@ use wisp_tests::{
 
 const PROMPT: &str = "Once upon a time";
 
-/// Generates with the built-in model on the emulated device.
+/// The tokens that most tests generate: the prompt's step and a submission of further ones.
+const FEW: &str = "4";
+
+/// Enough tokens for several submissions.
+const MANY: &str = "12";
+
+/// Generates [`FEW`] tokens with the built-in model on the emulated device.
 fn generate_in(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Run {
-    let fixed = ["generate", "--json", "-n", "12", "--device", "cuda"];
+    generate_tokens_in(folder, FEW, flags, variables)
+}
+
+fn generate_tokens_in(
+    folder: &Path,
+    count: &str,
+    flags: &[&str],
+    variables: &[(&str, &str)],
+) -> Run {
+    let fixed = ["generate", "--json", "-n", count, "--device", "cuda"];
     run_in(folder, &[&fixed, flags, &[PROMPT]].concat(), variables)
 }
 
@@ -20,9 +35,9 @@ fn tokens(run: Run) -> serde_json::Value {
     run.json()["tokens"].clone()
 }
 
-fn on_host() -> serde_json::Value {
+fn on_host(count: &str) -> serde_json::Value {
     tokens(run([
-        "generate", "--json", "-n", "12", "--device", "host", PROMPT,
+        "generate", "--json", "-n", count, "--device", "host", PROMPT,
     ]))
 }
 
@@ -68,7 +83,7 @@ mod emulated {
     #[test]
     fn tokens_are_those_of_the_host_in_any_order_of_threads() {
         let Some(folder) = emulator() else { return };
-        let expected = on_host();
+        let expected = on_host(FEW);
         for order in ["forward", "backward", "random:7"] {
             let variables = [("CUDA_EMULATOR_ORDER", order), ("CUDA_EMULATOR_LAZY", "1")];
             assert_eq!(
@@ -94,7 +109,7 @@ mod emulated {
             let model = model.to_str().expect("a path in UTF-8");
             run(["convert", "--encoding", encoding, "--out", model]).succeeded();
             let flags = ["--model", model, "--precision", "int8"];
-            let generate = ["generate", "--json", "-n", "12", "--device", "host"];
+            let generate = ["generate", "--json", "-n", FEW, "--device", "host"];
             let expected = tokens(run([&generate, &flags[..], &[PROMPT]].concat()));
             let run = generate_in(folder, &flags, &[]);
             // What the products read was rounded, not only asked to be.
@@ -174,8 +189,9 @@ mod emulated {
     #[test]
     fn decode_steps_are_launched_as_graphs() {
         let Some(folder) = emulator() else { return };
-        let line = generate_in(
+        let line = generate_tokens_in(
             folder,
+            MANY,
             &[],
             &[("CUDA_EMULATOR_FAIL", "cuGraphLaunch:1:LAUNCH_FAILED")],
         );
@@ -192,7 +208,8 @@ mod emulated {
             ("CUDA_LAUNCH_BLOCKING", "1"),
             ("CUDA_EMULATOR_FAIL", "cuGraphLaunch:1:LAUNCH_FAILED"),
         ];
-        assert_eq!(tokens(generate_in(folder, &[], &variables)), on_host());
+        let got = tokens(generate_tokens_in(folder, MANY, &[], &variables));
+        assert_eq!(got, on_host(MANY));
     }
 
     /// A model so small that four decode steps take far less than a second on the emulated device: a slower one takes fewer
@@ -331,10 +348,10 @@ mod emulated {
     fn one_of_several_cards_is_chosen_by_its_index() {
         let Some(folder) = emulator() else { return };
         let args = [
-            "generate", "--json", "-n", "12", "--device", "cuda:1", PROMPT,
+            "generate", "--json", "-n", FEW, "--device", "cuda:1", PROMPT,
         ];
         let two = [("CUDA_EMULATOR_DEVICES", "2")];
-        assert_eq!(tokens(run_in(folder, &args, &two)), on_host());
+        assert_eq!(tokens(run_in(folder, &args, &two)), on_host(FEW));
         let line = run_in(folder, &args, &[]).stderr;
         assert!(line.contains("no cuda:1 device found"), "{line}");
     }
@@ -377,7 +394,7 @@ mod emulated {
         let flags = ["--serialized-model-path", &model];
         let failing = ("CUDA_EMULATOR_FAIL", "nvrtcCompileProgram:1:6");
         let there = generate_in(folder, &flags, &[cached, failing]);
-        assert_eq!(tokens(there), on_host());
+        assert_eq!(tokens(there), on_host(FEW));
         // Another folder has nothing.
         let empty = path("empty");
         generate_in(folder, &flags, &[("WISP_CACHE_DIR", &empty), failing])

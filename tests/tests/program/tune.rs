@@ -62,6 +62,7 @@ fn a_software_adapter_is_tuned_and_generates_the_same_tokens() {
     assert_eq!(names.filter(|name| name.ends_with(".tuning")).count(), 1);
 
     // A second run chooses the same kernels, or measures the others with their noise.
+    let tune = ["tune", "--json", "--device", "vulkan", "--time-limit", "3"];
     let second = with_cache(&tune, folder.path()).json();
     for point in points(&first) {
         let keys = ["op", "cols", "width", "rows", "sizes"];
@@ -99,7 +100,7 @@ fn a_tuning_selects_kernels_and_changes_no_token() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tuning.json");
     let path = file.to_str().unwrap();
-    let tune = "tune --json --device vulkan --time-limit 8 --out";
+    let tune = "tune --json --device vulkan --time-limit 4 --out";
     let tune: Vec<&str> = tune.split(' ').chain([path]).collect();
     let report = with_cache(&tune, folder.path()).json();
     // The baseline in place of the default, which is faster.

@@ -11,7 +11,7 @@ use wisp_engine::{
     },
     session::{CompiledModel, CompiledModule, InferenceSession},
 };
-use wisp_tests::{bundled, program::TestDevice};
+use wisp_tests::{bundled, program::TestDevice, sample::takes_all};
 
 use super::{compiled, graph, run_on, sealed};
 
@@ -158,7 +158,8 @@ fn corrupt_a_pipeline(device: Device, times: usize) {
 
 #[test]
 fn no_corruption_of_a_pipeline_panics() {
-    corrupt_a_pipeline(Device::host(1).unwrap(), 20_000);
+    let times = if takes_all() { 20_000 } else { 5_000 };
+    corrupt_a_pipeline(Device::host(1).unwrap(), times);
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn no_corruption_of_a_pipeline_loses_the_vulkan_device() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_a_pipeline(
             Device::open_blocking(&vulkan, Default::default()).unwrap(),
-            1500,
+            if takes_all() { 1500 } else { 500 },
         );
     }
 }

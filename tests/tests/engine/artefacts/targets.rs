@@ -5,7 +5,10 @@ use wisp_engine::{
     device::Capabilities,
     session::CompiledModule,
 };
-use wisp_tests::program::{TestDevice, run};
+use wisp_tests::{
+    program::{TestDevice, run},
+    sample,
+};
 
 use super::{compiled, generate, graph};
 
@@ -41,6 +44,7 @@ fn a_target_without_the_limits_of_a_program_is_refused_with_each_of_them() {
 #[test]
 fn models_compiled_for_any_target_run_on_the_host() {
     let folder = tempfile::tempdir().unwrap();
+    let expected = generate(TestDevice::Host, &[]).json();
     for target in ["browser", "baseline", "vulkan", "metal", "dx12", "gl"] {
         let path = folder.path().join(target);
         let path = path.to_str().unwrap();
@@ -49,12 +53,11 @@ fn models_compiled_for_any_target_run_on_the_host() {
         assert_eq!(json["target"], target);
         // The host has a twin of every kernel.
         let flags = ["--serialized-model-path", path];
-        let expected = generate(TestDevice::Host, &[]).json();
         assert_eq!(
             generate(TestDevice::Host, &flags).json()["tokens"],
             expected["tokens"]
         );
-        if TestDevice::VulkanBaseline.is_available() {
+        if sample::has(target, 0, 3) && TestDevice::VulkanBaseline.is_available() {
             let tokens = generate(TestDevice::VulkanBaseline, &flags).json();
             assert_eq!(tokens["tokens"], expected["tokens"]);
         }

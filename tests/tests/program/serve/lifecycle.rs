@@ -59,7 +59,7 @@ fn signal_lets_running_requests_end_and_refuses_new_ones() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         // More time than the texts take on the slowest machine.
         let server = Server::start(&[&ONE_AT_A_TIME[..], &["--shutdown-timeout", "600"]].concat());
-        let mut running = server.send("POST /v1/completions", &[], &long(4).to_string());
+        let mut running = server.send("POST /v1/completions", &[], &long(2).to_string());
         let mut first = [0; 16];
         running
             .read_exact(&mut first)
