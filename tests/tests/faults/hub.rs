@@ -354,7 +354,10 @@ fn retry_after_is_obeyed_or_reported() {
         let (hub, home) = tiny_hub();
         let head = format!("HTTP/1.1 429 x\nRetry-After: {wait}\nContent-Length: 0");
         hub.inject(pattern, Fault::response(head, ""), 1);
-        generate(&hub, &home).succeeded();
+        let mut patient = command(&hub, home.path());
+        // Four at a time keep a machine busy.
+        patient.env("HF_HUB_DOWNLOAD_TIMEOUT", "10");
+        fault::run_command_limited(patient).succeeded();
     });
 }
 

@@ -60,7 +60,7 @@ fn decoders_in_gguf_stay_within_the_error_of_their_encoding() {
         let f16 = 2.8e-3 * factor(name);
         let encodings = [("f32", 1e-4), ("f16", f16), ("q8_0", 0.09)];
         for (i, (encoding, bound)) in encodings.into_iter().enumerate() {
-            // One of the others, in each turn another one.
+            // One of the others, in each turn another.
             if i > 0 && !sample::has(name, i, 2) {
                 continue;
             }
