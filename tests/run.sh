@@ -2,8 +2,8 @@
 # run.sh: installs what Wisp's tests need, then runs every check that a change must pass. CI runs exactly this.
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
-# kept whole in the target folder, under test-logs. A run without arguments takes at most one of `aarch64`, `fuzz` and
-# `deny`, by the commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`,
+# kept whole in the target folder, under test-logs. A run without arguments takes one of `aarch64`, `fuzz`, `deny` and the
+# tests of candle's models, by the commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`,
 # `clippy`, `build`, `tests`, `aarch64`, `cuda`, `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
@@ -83,9 +83,18 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Everything that is run is built with the optional candle, CUDA and OpenTelemetry and with the device that fails on
-# demand, so that one build serves all tests.
-readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults)
+# Slow parts that change least take turns in runs without arguments: each is in one of four, by the commit.
+readonly TURNS=(aarch64 fuzz deny candle)
+TURN=${TURNS[COMMIT % ${#TURNS[@]}]}
+if [ $# != 0 ]; then TURN=; fi
+readonly TURN
+
+# Everything that is run is built with the optional CUDA and OpenTelemetry, with the device that fails on demand and, when it
+# is its turn, with candle, so that one build serves all tests.
+# Scripts that build for themselves have to build the same, or half of it is built twice.
+export WISP_TEST_FEATURES=wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults
+case $TURN in "" | candle) WISP_TEST_FEATURES=candle,$WISP_TEST_FEATURES ;; esac
+readonly BUILT=(--locked --workspace --features "$WISP_TEST_FEATURES")
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 
@@ -320,12 +329,9 @@ for name in "$@"; do
     *) echo "run.sh: no step '$name'; there are: $STEPS $MORE" >&2; exit 2 ;;
   esac
 done
-# Slow steps about what changes least take turns: each is in one of four runs without arguments, by the commit.
 left_out=
-if [ $# = 0 ]; then
-  turns=(aarch64 fuzz deny "")
-  turn=${turns[COMMIT % 4]}
-  for name in "${turns[@]}"; do [ "$name" = "$turn" ] || left_out+=" $name"; done
+if [ -n "$TURN" ]; then
+  for name in "${TURNS[@]}"; do [ "$name" = "$TURN" ] || left_out+=" $name"; done
 fi
 done_steps=
 # shellcheck disable=SC2086 # the list is split into words on purpose

@@ -66,7 +66,8 @@ nvidia() {
   "$TARGET_DIR/debug/gpu-statistics" nvidia "$@"
 }
 
-cargo build --quiet --locked --workspace --features candle,wisp-engine/faults --bin gpu-statistics
+cargo build --quiet --locked --workspace --features "${WISP_TEST_FEATURES:-candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults}" \
+  --bin gpu-statistics
 # Each in a shell of its own, which may end by being skipped.
 set +e
 (set -e; amd "$@")
