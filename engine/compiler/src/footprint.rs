@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use wisp_graph::lowering::Size;
-use wisp_types::{PARAMS_STRIDE, encoding::PLANE_ALIGN};
+use wisp_types::{BINDING_ALIGNMENT, PARAMS_STRIDE, allocated_bytes};
 
 use crate::program::{Matrix, Program};
 
@@ -54,16 +54,10 @@ impl Matrix {
         for (plane, row_bytes) in planes.iter_mut().zip(row_bytes) {
             let bytes = (row_bytes * self.rows()).next_multiple_of(16);
             *plane = (end, bytes);
-            end = (end + bytes).next_multiple_of(PLANE_ALIGN);
+            end = (end + bytes).next_multiple_of(BINDING_ALIGNMENT);
         }
         MatrixLayout { planes, bytes: end }
     }
-}
-
-/// Returns the allocated size of a buffer of `bytes` bytes.
-fn allocated(bytes: u64) -> u64 {
-    let bytes = bytes.max(1).checked_next_multiple_of(16);
-    bytes.unwrap_or(u64::MAX)
 }
 
 impl Program {
@@ -72,12 +66,13 @@ impl Program {
     /// belong to another program and are not counted.
     pub fn footprint(&self, max_dims: &HashMap<String, u64>, shared: &[&str]) -> Footprint {
         let sizes = self.sizes(|name| Some(max_dims.get(name).copied().unwrap_or(0)));
-        // Only an overflowing sum fails here; sizes that depend on it then count as `u64::MAX`.
+        // Only an overflowing sum of dimensions fails here. Then no dimension has a size, and whatever depends on one
+        // counts as `u64::MAX`.
         let sizes = sizes.unwrap_or_default();
         let bytes_of = |size: &Size| {
             let elements = size.eval(&sizes);
             let bytes = elements.and_then(|elements| elements.checked_mul(4));
-            bytes.map_or(u64::MAX, allocated)
+            bytes.map_or(u64::MAX, allocated_bytes)
         };
         let (mut buffers, mut working) = (0u64, 0u64);
         for (i, port) in (0u32..).zip(&self.inputs) {
@@ -92,9 +87,9 @@ impl Program {
         }
         for sizes in &self.slots {
             let bytes = sizes.iter().map(bytes_of).max();
-            working = working.saturating_add(bytes.unwrap_or(allocated(0)));
+            working = working.saturating_add(bytes.unwrap_or(allocated_bytes(0)));
         }
-        working = working.saturating_add(allocated(self.calls.len() as u64 * PARAMS_STRIDE));
+        working = working.saturating_add(allocated_bytes(self.calls.len() as u64 * PARAMS_STRIDE));
         Footprint {
             weights: self.weight_bytes(),
             buffers,
@@ -111,6 +106,6 @@ impl Program {
         let constants = self.constants.iter();
         let constants = constants.map(|words| (words.len() as u64).saturating_mul(4));
         let all = matrices.chain(vectors).chain(constants);
-        all.map(allocated).fold(0, u64::saturating_add)
+        all.map(allocated_bytes).fold(0, u64::saturating_add)
     }
 }

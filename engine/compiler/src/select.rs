@@ -1,5 +1,7 @@
 //! Which kernels a target can run, and which of them a call uses.
 
+use std::fmt;
+
 use wisp_graph::lowering::LoweringError;
 use wisp_shaders::{Access, DeviceClass, Kernel};
 use wisp_types::Capabilities;
@@ -20,16 +22,115 @@ fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool 
     class && kernel.switches.iter().all(|switch| switches.on(switch))
 }
 
+/// What a kernel needs and a device or call does not offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unmet {
+    /// A feature of the device.
+    Feature(&'static str),
+    /// At least so many of something.
+    Limit {
+        what: &'static str,
+        needed: u64,
+        available: u64,
+    },
+    /// Cooperative matrices of this size; the device has those of another one, or none (0).
+    MatrixSize { needed: u32, available: u32 },
+    /// Rows whose number of columns is a multiple of this.
+    ColsMultiple(u32),
+    /// Rows of at most so many columns.
+    MaxCols(u32),
+    /// At most so many rows.
+    MaxRows(u32),
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmet::Feature(what) => f.write_str(what),
+            Unmet::Limit {
+                what,
+                needed,
+                available,
+            } => write!(f, "{needed} {what}, there are {available}"),
+            Unmet::MatrixSize { needed, available } => {
+                write!(f, "cooperative matrices of {needed} rows, ")?;
+                match available {
+                    0 => f.write_str("there are none"),
+                    _ => write!(f, "those of the device have {available}"),
+                }
+            }
+            Unmet::ColsMultiple(multiple) => write!(f, "rows of a multiple of {multiple} elements"),
+            Unmet::MaxCols(most) => write!(f, "rows of at most {most} elements"),
+            Unmet::MaxRows(most) => write!(f, "at most {most} rows"),
+        }
+    }
+}
+
+/// Returns the first need of a kernel that a device does not meet.
+fn unmet(kernel: &Kernel, device: &Capabilities) -> Option<Unmet> {
+    let needs = kernel.needs;
+    if needs.subgroups && !device.subgroups {
+        return Some(Unmet::Feature("subgroups"));
+    }
+    if needs.f16 && !device.f16 {
+        return Some(Unmet::Feature("f16"));
+    }
+    // Kernels for matrices of one size do not run with those of another, larger or smaller.
+    if ![0, device.matrix_size].contains(&needs.matrix_size) {
+        return Some(Unmet::MatrixSize {
+            needed: needs.matrix_size,
+            available: device.matrix_size,
+        });
+    }
+    let storage = kernel.bindings.iter();
+    let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
+    let invocations = kernel.workgroup_size.iter();
+    let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
+    let limits: [(&str, u64, u64); 4] = [
+        (
+            "invocations of a subgroup",
+            needs.min_subgroup_size.into(),
+            device.min_subgroup_size.into(),
+        ),
+        (
+            "invocations of a workgroup",
+            invocations.into(),
+            device.max_workgroup_invocations.into(),
+        ),
+        (
+            "bytes of workgroup memory",
+            kernel.workgroup_bytes.into(),
+            device.max_workgroup_bytes.into(),
+        ),
+        (
+            "storage buffers",
+            storage,
+            device.max_storage_buffers.into(),
+        ),
+    ];
+    let exceeded = limits
+        .into_iter()
+        .find(|(_, needed, available)| needed > available);
+    exceeded.map(|(what, needed, available)| Unmet::Limit {
+        what,
+        needed,
+        available,
+    })
+}
+
+/// Returns why a kernel is not for rows of so many columns, if it is not.
+fn unsuited(kernel: &Kernel, cols: u64) -> Option<Unmet> {
+    let multiple = kernel.cols_multiple.max(1);
+    if !cols.is_multiple_of(multiple.into()) {
+        return Some(Unmet::ColsMultiple(multiple));
+    }
+    (cols > u64::from(kernel.max_cols)).then_some(Unmet::MaxCols(kernel.max_cols))
+}
+
 fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
     is_meant(kernel, target, switches)
-        && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
-        && cols <= u64::from(kernel.max_cols)
-        && (!kernel.needs.subgroups || target.subgroups)
-        && kernel.needs.min_subgroup_size <= target.min_subgroup_size
-        && (!kernel.needs.f16 || target.f16)
-        && [0, target.matrix_size].contains(&kernel.needs.matrix_size)
-        && kernel.workgroup_size.iter().product::<u32>() <= target.max_workgroup_invocations
-        && kernel.workgroup_bytes <= target.max_workgroup_bytes
+        && unsuited(kernel, cols).is_none()
+        && unmet(kernel, target).is_none()
 }
 
 impl Precision {
@@ -77,7 +178,7 @@ pub fn kernels_of(
 ///
 /// # Errors
 ///
-/// If there is no kernel for any number of rows, with what each kernel needs.
+/// If there is no kernel for any number of rows, with what keeps the call from using each.
 pub(crate) fn select(
     shape: &CallShape,
     target: &Capabilities,
@@ -103,7 +204,7 @@ pub(crate) fn select(
             op: shape.op.clone(),
             kernels: candidates
                 .filter(|kernel| is_meant(kernel, target, switches))
-                .filter_map(|kernel| lacking(kernel, target))
+                .filter_map(|kernel| why_not(kernel, shape.cols, target))
                 .collect(),
         });
     }
@@ -116,53 +217,20 @@ pub(crate) fn select(
 
 /// Returns what a kernel needs that a device does not have, in words, with the kernel's name.
 pub(crate) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> {
-    let storage = kernel.bindings.iter();
-    let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
-    let invocations = kernel.workgroup_size.iter();
-    let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
-    let needs: [(&str, u64, u64); 7] = [
-        (
-            "subgroups",
-            kernel.needs.subgroups.into(),
-            device.subgroups.into(),
-        ),
-        ("f16", kernel.needs.f16.into(), device.f16.into()),
-        (
-            "rows of cooperative matrices",
-            kernel.needs.matrix_size.into(),
-            device.matrix_size.into(),
-        ),
-        (
-            "invocations of a subgroup",
-            kernel.needs.min_subgroup_size.into(),
-            device.min_subgroup_size.into(),
-        ),
-        (
-            "invocations of a workgroup",
-            invocations.into(),
-            device.max_workgroup_invocations.into(),
-        ),
-        (
-            "bytes of workgroup memory",
-            kernel.workgroup_bytes.into(),
-            device.max_workgroup_bytes.into(),
-        ),
-        (
-            "storage buffers",
-            storage,
-            device.max_storage_buffers.into(),
-        ),
-    ];
-    let (what, needed, available) = needs
-        .iter()
-        .find(|(_, needed, available)| needed > available)?;
-    Some(match needed {
-        1 => format!("{} (it needs {what})", kernel.name),
-        _ => format!(
-            "{} (it needs {needed} {what}, there are {available})",
-            kernel.name
-        ),
-    })
+    Some(described(kernel, unmet(kernel, device)?))
+}
+
+/// Returns why a call of rows of so many columns cannot use a kernel, or not for any number of rows.
+fn why_not(kernel: &Kernel, cols: u64, target: &Capabilities) -> Option<String> {
+    let only_few = kernel.max_grid_y != u32::MAX;
+    let problem = unmet(kernel, target)
+        .or_else(|| unsuited(kernel, cols))
+        .or(only_few.then_some(Unmet::MaxRows(kernel.max_grid_y)))?;
+    Some(described(kernel, problem))
+}
+
+fn described(kernel: &Kernel, problem: Unmet) -> String {
+    format!("{} (it needs {problem})", kernel.name)
 }
 
 #[cfg(test)]
@@ -198,11 +266,19 @@ mod tests {
         };
         assert_eq!(lacking(&kernel, &enough), None);
         type Less = fn(&mut Capabilities);
-        let rows: [(Less, &str); 7] = [
+        let rows: [(Less, &str); 9] = [
             (|c| c.subgroups = false, "subgroups"),
             (
                 |c| c.matrix_size = 8,
-                "16 rows of cooperative matrices, there are 8",
+                "cooperative matrices of 16 rows, those of the device have 8",
+            ),
+            (
+                |c| c.matrix_size = 32,
+                "cooperative matrices of 16 rows, those of the device have 32",
+            ),
+            (
+                |c| c.matrix_size = 0,
+                "cooperative matrices of 16 rows, there are none",
             ),
             (|c| c.f16 = false, "f16"),
             (
@@ -227,6 +303,33 @@ mod tests {
             less(&mut device);
             let expected = format!("kernel (it needs {needed})");
             assert_eq!(lacking(&kernel, &device), Some(expected));
+            // What `lacking` reports is what keeps calls from using the kernel.
+            assert!(!runs_on(&kernel, 0, &device, Switches::default()));
         }
+    }
+
+    #[test]
+    fn kernels_that_do_not_suit_a_call_are_listed_with_their_widths_and_rows() {
+        let kernel = Kernel {
+            name: "kernel",
+            cols_multiple: 4,
+            max_cols: 64,
+            max_grid_y: 8,
+            ..*wisp_shaders::kernel("softmax.baseline").unwrap()
+        };
+        for (cols, expected) in [
+            (6, "rows of a multiple of 4 elements"),
+            (68, "rows of at most 64 elements"),
+            (64, "at most 8 rows"),
+        ] {
+            let expected = format!("kernel (it needs {expected})");
+            let found = why_not(&kernel, cols, &Capabilities::BASELINE);
+            assert_eq!(found, Some(expected));
+        }
+        let any_rows = Kernel {
+            max_grid_y: u32::MAX,
+            ..kernel
+        };
+        assert_eq!(why_not(&any_rows, 64, &Capabilities::BASELINE), None);
     }
 }

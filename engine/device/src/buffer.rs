@@ -21,9 +21,6 @@ pub type ReadFuture = BoxFuture<'static, Result<Vec<u8>, DeviceError>>;
 /// The alignment in bytes of what is written, read and copied.
 pub(crate) const WORD: u64 = 4;
 
-/// The alignment in bytes of the ranges that are bound to kernels.
-pub(crate) const BINDING_ALIGNMENT: u64 = 256;
-
 /// Memory of a device, from [`Device::allocate`](crate::Device::allocate). Cloning shares it; it is freed
 /// when the last clone is dropped and everything that uses it has run.
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// The limits and features of a device that a program may rely on when it is compiled for it.
 ///
-/// Programs depend on nothing else of a device, so a program that is compiled for some capabilities runs
-/// on every device that has at least these.
+/// Programs depend on nothing else of a device, so a program that is compiled for some capabilities runs on every
+/// device with at least these limits and features, and with matrices of the same
+/// [size](Capabilities::matrix_size) if the program uses matrices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Capabilities {
     /// The largest range of a buffer that one storage binding may cover, in bytes.
@@ -33,10 +34,8 @@ pub struct Capabilities {
     /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a
     /// class, it follows [`DeviceInfo::software`](crate::DeviceInfo::software).
     pub software_kernels: bool,
-    /// True if a KV cache is in half precision unless the user chooses its format: on every device but the host, which
-    /// computes the results that others are compared with. Kernels for it need no feature: they unpack half floats from
-    /// words.
-    pub half_cache: bool,
+    /// True if the target is the host CPU, which runs Rust functions in place of kernels.
+    pub is_host: bool,
 }
 
 impl Capabilities {
@@ -54,7 +53,7 @@ impl Capabilities {
         f16: false,
         matrix_size: 0,
         software_kernels: false,
-        half_cache: true,
+        is_host: false,
     };
 
     /// The host CPU: buffers and bindings of any size, and Rust functions in place of the baseline
@@ -62,12 +61,7 @@ impl Capabilities {
     pub const HOST: Capabilities = Capabilities {
         max_binding_bytes: u64::MAX,
         max_buffer_bytes: u64::MAX,
-        half_cache: false,
+        is_host: true,
         ..Capabilities::BASELINE
     };
 }
-
-/// The alignment, in bytes, of each kernel call's parameters in the buffer that holds those of a whole
-/// program. It is the largest alignment that a WebGPU implementation may require for the offset of a
-/// uniform binding, and also bounds the size of one call's parameters.
-pub const PARAMS_STRIDE: u64 = 256;

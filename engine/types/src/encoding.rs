@@ -11,10 +11,6 @@ use serde::{Deserialize, Serialize};
 /// whatever its encoding; a row of floats is padded with zeros.
 pub const BLOCK: usize = 32;
 
-/// The alignment, in bytes, of each plane of a packed weight in its buffer. It is the largest alignment
-/// that a WebGPU implementation may require for the offset of a storage binding.
-pub const PLANE_ALIGN: u64 = 256;
-
 /// How the weights of a tensor are stored, in a file and (repacked, without loss) on a device.
 ///
 /// The names and block layouts are ggml's; `Display` writes them in upper case. In the formulas, `q` is

@@ -36,9 +36,10 @@ mod dim;
 mod dtype;
 pub mod encoding;
 mod future;
+mod memory;
 mod shape;
 
-pub use capabilities::{Capabilities, PARAMS_STRIDE};
+pub use capabilities::Capabilities;
 pub use choices::UnknownChoice;
 pub use device::{Api, DeviceInfo};
 #[doc(hidden)]
@@ -47,6 +48,7 @@ pub use dim::{Dim, DimSum};
 pub use dtype::DType;
 pub use encoding::Encoding;
 pub use future::{BoxFuture, MaybeSend};
+pub use memory::{BINDING_ALIGNMENT, PARAMS_STRIDE, allocated_bytes};
 pub use shape::Shape;
 
 /// For the expansion of `choices!`, whose callers need not depend on serde under this name.

@@ -197,7 +197,7 @@ impl Card {
                 false => 0,
             },
             software_kernels,
-            half_cache: true,
+            is_host: false,
         }
     }
 }

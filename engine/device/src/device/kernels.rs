@@ -4,12 +4,10 @@
 use wisp_files::DiskCache;
 use wisp_host::Twin;
 use wisp_shaders::{Access, Kernel};
+use wisp_types::BINDING_ALIGNMENT;
 
 use super::Device;
-use crate::{
-    BindGroup, BufferSlice, DeviceError, Pipeline, Usage,
-    buffer::{BINDING_ALIGNMENT, WORD},
-};
+use crate::{BindGroup, BufferSlice, DeviceError, Pipeline, Usage, buffer::WORD};
 
 impl Device {
     /// Compiles a kernel, or returns it from the device's cache. Whatever its parameters and the memory
@@ -92,7 +90,8 @@ impl Device {
     /// If there are not as many slices as the kernel has bindings, or if one is another device's, outside
     /// its buffer, empty, not aligned to 256 bytes at its start and 4 at its end, larger than one binding
     /// may be, or of a buffer for another use. GPUs also refuse memory that is bound both for reading and for writing
-    /// and, when a kernel runs, a binding that is shorter than its type; here or when the kernel is recorded or submitted.
+    /// and, when a kernel runs, a binding that is shorter than its type; here, when a dispatch is made of the kernel, or
+    /// when it is recorded or submitted.
     pub fn bind(
         &self,
         kernel: &'static Kernel,

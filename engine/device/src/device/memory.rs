@@ -2,6 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
+use wisp_types::allocated_bytes;
+
 use super::Device;
 use crate::{Buffer, DeviceError, ReadFuture, Usage};
 
@@ -14,10 +16,7 @@ impl Device {
     pub fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<Buffer, DeviceError> {
         let info = self.info();
         let limit = info.capabilities.max_buffer_bytes;
-        let rounded = bytes
-            .max(1)
-            .checked_next_multiple_of(16)
-            .unwrap_or(u64::MAX);
+        let rounded = allocated_bytes(bytes);
         if rounded > limit {
             return Err(DeviceError::BufferTooLarge {
                 label: label.into(),

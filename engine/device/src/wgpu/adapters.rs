@@ -148,6 +148,7 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
     let (limits, features) = requested(adapter, options);
     let software = info.device_type == wgpu::DeviceType::Cpu;
     let software_kernels = options.device_class.selects_software_kernels(software);
+    let subgroups = features.contains(wgpu::Features::SUBGROUP);
     DeviceInfo {
         name: info.name,
         api: api(info.backend),
@@ -157,48 +158,37 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
             .trim()
             .to_string(),
         capabilities: Capabilities {
-            matrix_size: matrix_size(adapter, features),
-            ..capabilities(&limits, features, software_kernels, info.subgroup_min_size)
+            max_binding_bytes: limits.max_storage_buffer_binding_size,
+            max_buffer_bytes: limits.max_buffer_size,
+            max_workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+            max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            max_workgroups: limits.max_compute_workgroups_per_dimension,
+            subgroups,
+            min_subgroup_size: if subgroups { info.subgroup_min_size } else { 0 },
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            matrix_size: match features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+                true => matrix_size(&adapter.cooperative_matrix_properties()),
+                false => 0,
+            },
+            software_kernels,
+            is_host: false,
         },
     }
 }
 
-/// Returns the size of the largest square cooperative matrices of `f16` with sums in f32; 0 if there are none.
-fn matrix_size(adapter: &wgpu::Adapter, features: wgpu::Features) -> u32 {
+/// Returns the size of the cooperative matrices that kernels use, of `f16` with sums in f32: 16, or else 8; 0 if an
+/// adapter has neither.
+fn matrix_size(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
     use wgpu::CooperativeScalarType::{F16, F32};
 
-    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-        return 0;
-    }
-    let properties = adapter.cooperative_matrix_properties();
-    let of_halves = properties.iter().filter(|found| {
-        let size = found.m_size;
-        [found.n_size, found.k_size] == [size, size] && (found.ab_type, found.cr_type) == (F16, F32)
-    });
-    of_halves.map(|found| found.m_size).max().unwrap_or(0)
-}
-
-fn capabilities(
-    limits: &wgpu::Limits,
-    features: wgpu::Features,
-    software_kernels: bool,
-    subgroup_size: u32,
-) -> Capabilities {
-    let subgroups = features.contains(wgpu::Features::SUBGROUP);
-    Capabilities {
-        max_binding_bytes: limits.max_storage_buffer_binding_size,
-        max_buffer_bytes: limits.max_buffer_size,
-        max_workgroup_invocations: limits.max_compute_invocations_per_workgroup,
-        max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
-        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-        max_workgroups: limits.max_compute_workgroups_per_dimension,
-        subgroups,
-        min_subgroup_size: if subgroups { subgroup_size } else { 0 },
-        f16: features.contains(wgpu::Features::SHADER_F16),
-        matrix_size: 0,
-        software_kernels,
-        half_cache: true,
-    }
+    let has = |size: u32| {
+        properties.iter().any(|found| {
+            [found.m_size, found.n_size, found.k_size] == [size; 3]
+                && (found.ab_type, found.cr_type) == (F16, F32)
+        })
+    };
+    [16, 8].into_iter().find(|size| has(*size)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -226,5 +216,26 @@ mod tests {
             DeviceType::DiscreteGpu,
             subgroups
         ));
+    }
+
+    #[test]
+    fn only_matrices_of_the_sizes_of_kernels_count() {
+        use wgpu::CooperativeScalarType::{F16, F32};
+
+        let square = |size| wgpu::CooperativeMatrixProperties {
+            m_size: size,
+            n_size: size,
+            k_size: size,
+            ab_type: F16,
+            cr_type: F32,
+            saturating_accumulation: false,
+        };
+        let sums_of_halves = wgpu::CooperativeMatrixProperties {
+            cr_type: F16,
+            ..square(16)
+        };
+        assert_eq!(matrix_size(&[square(32), square(8), square(16)]), 16);
+        assert_eq!(matrix_size(&[square(32), square(8), sums_of_halves]), 8);
+        assert_eq!(matrix_size(&[square(32)]), 0);
     }
 }

@@ -180,10 +180,10 @@ impl OpLowering<'_> {
         let (dims, strides) = merge_dimensions(dims, strides);
         match dims.len() <= MAX_RANK {
             true => Ok((dims, strides)),
-            false => Err(LoweringError::TooLarge {
+            false => Err(LoweringError::Dimensions {
                 op: self.op,
-                what: "the number of dimensions",
-                value: dims.len() as u64,
+                dims: dims.len(),
+                most: MAX_RANK,
             }),
         }
     }

@@ -5,11 +5,11 @@
 #[non_exhaustive]
 pub enum LoweringError {
     /// Occurs when no kernel of an op runs on the target.
-    #[error("no kernel for {op} runs on this target: {}", .kernels.join(", "))]
+    #[error("no kernel for {op} runs on this target{}", listed(.kernels))]
     NoKernel {
         /// The op of the kernels, with its encoding if it has one.
         op: String,
-        /// The op's kernels, each with what the target lacks for it.
+        /// The op's kernels for this class of target, each with what the target or the call lacks for it.
         kernels: Vec<String>,
     },
     /// Occurs when a dimension must be known when the graph is compiled, but is symbolic.
@@ -31,6 +31,16 @@ pub enum LoweringError {
         what: &'static str,
         /// The size or count, which exceeds what kernels support.
         value: u64,
+    },
+    /// Occurs when a tensor has more dimensions than kernels take.
+    #[error("{op}: {dims} dimensions remain after merging, but kernels take at most {most}")]
+    Dimensions {
+        /// The op's name, such as `softmax`.
+        op: &'static str,
+        /// The dimensions that are left after those with a common stride are merged.
+        dims: usize,
+        /// The most dimensions that kernels take.
+        most: usize,
     },
     /// Occurs when an operand is of a kind that the op's kernels cannot read.
     #[error("{op}: {value} must be {wanted}")]
@@ -62,4 +72,12 @@ pub enum LoweringError {
         /// Why it cannot run.
         problem: String,
     },
+}
+
+/// Formats kernels as the end of a sentence; empty if there are none.
+fn listed(kernels: &[String]) -> String {
+    match kernels {
+        [] => String::new(),
+        kernels => format!(": {}", kernels.join(", ")),
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use wisp_shaders::params::{CHUNK, COLUMN_STEP, LinearRecurrenceParams};
-use wisp_types::{Capabilities, DType, Shape};
+use wisp_types::{DType, Shape};
 
 use super::{
     Inferred, LOOP_TURNS, Op, OpRules,
@@ -189,7 +189,7 @@ pub(super) fn lower_recurrence(
     let (inputs, outputs) = (&[&[qkv], &gates[..]].concat()[..], &[spans, state, out]);
     let grid = [Size::fixed(v_heads * v_dim), batch.clone()];
     // On the host, chunks are a tenth slower for the delta rule, and a third faster for Mamba 2 only.
-    let in_chunks = *op.target() != Capabilities::HOST;
+    let in_chunks = !op.target().is_host;
     let few = in_chunks.then(|| many.clone().negated());
     op.add_call(call("", grid, &[inputs, outputs, d.as_slice()], few))?;
     if !in_chunks {

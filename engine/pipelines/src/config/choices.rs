@@ -44,8 +44,9 @@ choices! {
 }
 
 choices! {
-    /// The format in which the KV cache stores keys and values. By default `float32` on the host and `float16` on other
-    /// devices: see [`Capabilities::half_cache`](wisp_types::Capabilities::half_cache).
+    /// The format in which the KV cache stores keys and values. By default `float32` on the host, which computes the
+    /// results that others are compared with, and `float16` on other devices. No format needs a feature of the device:
+    /// kernels unpack half floats from words.
     KvCacheFormat, "KV cache format" {
         /// In single precision, as they are computed.
         Float32 = "float32",
@@ -95,9 +96,9 @@ impl From<CacheFormat> for KvCacheFormat {
 impl KvCacheFormat {
     /// Returns the format that a device with these capabilities has unless one is chosen.
     pub fn default_on(target: &Capabilities) -> KvCacheFormat {
-        match target.half_cache {
-            true => KvCacheFormat::Float16,
-            false => KvCacheFormat::Float32,
+        match target.is_host {
+            true => KvCacheFormat::Float32,
+            false => KvCacheFormat::Float16,
         }
     }
 }
