@@ -57,6 +57,7 @@
 
 mod cache_format;
 mod device_class;
+mod op_kind;
 pub mod params;
 #[cfg(test)]
 #[expect(dead_code, reason = "the build script reads the table itself")]
@@ -65,6 +66,7 @@ mod wgsl;
 
 pub use cache_format::CacheFormat;
 pub use device_class::DeviceClass;
+pub use op_kind::{AttentionKind, OpKind};
 pub use wgsl::Wgsl;
 
 /// The overrides that CUDA devices set in kernels, in the form that `naga-cuda` takes; elsewhere none is set. `SUBNORMALS`: these

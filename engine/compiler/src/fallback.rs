@@ -5,7 +5,6 @@ use std::fmt;
 use wisp_shaders::Kernel;
 
 use crate::{
-    Switches,
     program::{Call, Program},
     select::kernels_of,
     tuning::{CallShape, Tuning},
@@ -45,12 +44,8 @@ impl Fallback {
             cols: 0,
             width: 0,
         };
-        let best = kernels_of(
-            &shape,
-            &program.target,
-            Switches::default(),
-            &Tuning::default(),
-        );
+        let switches = program.switches;
+        let best = kernels_of(&shape, &program.target, switches, &Tuning::default());
         let best = best
             .iter()
             .find(|best| best.max_rows >= kernel.max_grid_y)?;
@@ -90,28 +85,46 @@ mod tests {
     use wisp_graph::Graph;
     use wisp_types::{Capabilities, DType, Encoding, shape};
 
-    use crate::compile;
+    use crate::{Precision, Switches, Tuning, compile_with};
 
-    fn fallbacks(cols: u64) -> Vec<String> {
+    fn fallbacks(cols: u64, target: &Capabilities, precision: Precision) -> Vec<String> {
         let mut graph = Graph::new("products");
         let x = graph.input("x", DType::F32, shape!["tokens", cols]);
         let weight = graph.weight("w", Encoding::F32, shape![8u64, cols]);
         let y = graph.linear(x, weight, None).unwrap();
         graph.output("y", y);
-        let program = compile(&graph, &Capabilities::BASELINE).unwrap();
+        let switches = Switches {
+            precision,
+            ..Switches::default()
+        };
+        let program = compile_with(&graph, target, switches, &Tuning::default()).unwrap();
         let fallbacks = program.fallbacks();
         fallbacks.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn rows_of_an_odd_width_are_reported_with_the_kernel_that_they_miss() {
-        assert_eq!(fallbacks(64), Vec::<String>::new());
-        let odd = fallbacks(63);
+        let baseline = |cols| fallbacks(cols, &Capabilities::BASELINE, Precision::Exact);
+        assert_eq!(baseline(64), Vec::<String>::new());
+        let odd = baseline(63);
         assert!(!odd.is_empty());
         for text in odd {
             assert!(text.starts_with("linear w runs matmul.f32."), "{text}");
             assert!(text.contains("instead of matmul.f32."), "{text}");
             assert!(text.contains("multiple of 4 elements"), "{text}");
         }
+    }
+
+    #[test]
+    fn the_best_kernel_is_one_of_the_program_s_precision() {
+        let target = Capabilities {
+            f16: true,
+            ..Capabilities::BASELINE
+        };
+        assert_eq!(fallbacks(64, &target, Precision::F16), Vec::<String>::new());
+        let odd = fallbacks(63, &target, Precision::F16);
+        let expected =
+            "runs matmul.f32.f16_tile128x64_scalar instead of matmul.f32.f16_tile128x64,";
+        assert!(odd.iter().any(|text| text.contains(expected)), "{odd:?}");
     }
 }

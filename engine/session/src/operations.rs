@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use wisp_compiler::Call;
 use wisp_shaders::{
-    Kernel,
+    AttentionKind, Kernel, OpKind,
     params::{AttentionParams, BatchMatmulParams, Conv2dParams},
 };
 
@@ -16,14 +16,15 @@ pub(crate) fn operations(call: &Call, kernel: &Kernel, dims: &Dims) -> u64 {
     let [Some(x), Some(y)] = [&call.grid[0], &call.grid[1]].map(|size| size.eval(&dims.0)) else {
         return 0;
     };
-    let terms = match kernel.op.split('.').next() {
-        Some("attention" | "full_attention" | "attention_tiled" | "full_attention_tiled") => {
-            params(call, dims).map(attention_terms)
-        }
-        Some("batch_matmul") => params(call, dims).map(|p: BatchMatmulParams| p.k.into()),
-        Some("conv2d") => params(call, dims).map(conv2d_terms),
+    let terms = match OpKind::of(kernel.op) {
+        OpKind::Attention {
+            kind: AttentionKind::ByToken | AttentionKind::Tiled,
+            ..
+        } => params(call, dims).map(attention_terms),
+        OpKind::BatchMatmul => params(call, dims).map(|p: BatchMatmulParams| p.k.into()),
+        OpKind::Conv2d => params(call, dims).map(conv2d_terms),
         // The gate, and what it multiplies.
-        Some("matmul_gated" | "matmul_gated_int8") => Some(call.cols.saturating_mul(2)),
+        OpKind::Matmul { gated: true, .. } => Some(call.cols.saturating_mul(2)),
         _ => Some(call.cols),
     };
     let terms = terms.unwrap_or(0).max(1);

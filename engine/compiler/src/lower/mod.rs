@@ -117,7 +117,7 @@ struct Lowerer<'a> {
     /// The memory of values that have some already.
     memory: HashMap<ValueId, Memory>,
     /// The call that makes a result, by its index in [`Self::calls`].
-    makers: HashMap<ValueId, usize>,
+    producers: HashMap<ValueId, usize>,
     /// The memory of values' rows in 8 bits: their bytes and factors.
     quantized: HashMap<ValueId, [Memory; 2]>,
     lifetimes: Vec<Lifetime>,
@@ -157,7 +157,7 @@ impl<'a> Lowerer<'a> {
             },
             locations: Vec::new(),
             memory: HashMap::new(),
-            makers: HashMap::new(),
+            producers: HashMap::new(),
             quantized: HashMap::new(),
             lifetimes: Vec::new(),
             calls: Vec::new(),
@@ -284,6 +284,7 @@ impl<'a> Lowerer<'a> {
         Ok(Program::compiled(ProgramParts {
             name: graph.name.clone(),
             target: self.target.clone(),
+            switches: self.switches,
             dims: self.dimensions.names,
             sums: self.dimensions.sums,
             size_checks: self.size_checks,
@@ -342,7 +343,7 @@ impl Lowering for Lowerer<'_> {
     fn result(&mut self, value: ValueId, elements: Size) -> Memory {
         let memory = self.scratch(elements);
         self.memory.insert(value, memory);
-        self.makers.insert(value, self.calls.len());
+        self.producers.insert(value, self.calls.len());
         self.step_results.push(StepResult {
             value,
             lifetime: self.lifetimes.len() - 1,
@@ -372,8 +373,8 @@ impl Lowering for Lowerer<'_> {
         suffix: &str,
         elements: &[Size; 2],
     ) -> Option<[Memory; 2]> {
-        let maker = *self.makers.get(&value)?;
-        let (call, _) = self.calls.get(maker)?;
+        let producer = *self.producers.get(&value)?;
+        let (call, _) = self.calls.get(producer)?;
         if !call.conditions.is_empty() {
             return None;
         }
@@ -382,8 +383,8 @@ impl Lowering for Lowerer<'_> {
         let kernels = select(&shape, self.target, self.switches, self.tuning).ok()?;
         let memory = elements
             .clone()
-            .map(|elements| self.memory_at(maker, elements));
-        let (call, bindings) = &mut self.calls[maker];
+            .map(|elements| self.memory_at(producer, elements));
+        let (call, bindings) = &mut self.calls[producer];
         call.kernels = kernels;
         bindings.extend(&memory);
         Some(memory)

@@ -5,6 +5,7 @@ use wisp_graph::{
     extension::expression::{Expression, ValueError},
     lowering::{ParamWord, RunCondition, Size},
 };
+use wisp_shaders::OpKind;
 
 use super::BufferRef;
 
@@ -70,12 +71,6 @@ impl Call {
     /// True if the call multiplies by its matrix, rather than reading single rows of it.
     pub fn is_product(&self) -> bool {
         let mut kernels = self.kernels.iter();
-        kernels.any(|choice| {
-            let op = choice.name.split('.').next();
-            matches!(
-                op,
-                Some("matmul" | "matmul_gated" | "matmul_int8" | "matmul_gated_int8")
-            )
-        })
+        kernels.any(|choice| matches!(OpKind::of(&choice.name), OpKind::Matmul { .. }))
     }
 }

@@ -12,15 +12,14 @@ pub use sizes::{SizeCheck, SizeSum};
 pub use stage::{Stage, StageOutput, Unfused};
 pub use traffic::Traffic;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Deref,
-};
+use std::{collections::BTreeSet, ops::Deref};
 
 use serde::{Deserialize, Serialize};
 use wisp_graph::{extension::CustomKernel, lowering::Size};
-use wisp_shaders::Kernel;
+use wisp_shaders::{Kernel, OpKind};
 use wisp_types::Capabilities;
+
+use crate::Switches;
 
 /// A compiled graph, which a session binds to memory and runs.
 ///
@@ -38,6 +37,8 @@ pub struct ProgramParts {
     pub name: String,
     /// The capabilities that kernels were chosen for.
     pub target: Capabilities,
+    /// The choices of kernels and encodings that the program was compiled with.
+    pub switches: Switches,
     /// The names of the symbolic dimensions. [`Size`]s refer to them by their index.
     pub dims: Vec<String>,
     /// The dimensions that are sums of earlier ones, ascending by their index: they are calculated, not
@@ -97,10 +98,13 @@ impl Program {
 
     /// Returns true if some product multiplies integers, as [`Precision::Int8`](crate::Precision::Int8) asks for.
     pub fn has_int8_products(&self) -> bool {
-        let names = self.calls.iter().flat_map(|call| &call.kernels);
-        let ops = names.filter_map(|choice| choice.name.split('.').next());
-        ops.filter(|op| op.starts_with("matmul"))
-            .any(|op| op.ends_with("_int8"))
+        let mut choices = self.calls.iter().flat_map(|call| &call.kernels);
+        choices.any(|choice| {
+            matches!(
+                OpKind::of(&choice.name),
+                OpKind::Matmul { int8: true, .. } | OpKind::ExpertMatmul { int8: true }
+            )
+        })
     }
 
     /// Returns a program of parts that the compiler made or that passed the check.
@@ -127,8 +131,7 @@ impl Program {
         let choices = calls.flat_map(|call| &call.kernels);
         let names: BTreeSet<&String> = choices.map(|choice| &choice.name).collect();
         let kernels = names.into_iter().filter_map(|name| self.kernel(name));
-        let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
-        kernels.into_values().collect()
+        kernels.collect()
     }
 
     /// Returns the bytes of weights that a call reads if it reads all of its matrix.

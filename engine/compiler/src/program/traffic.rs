@@ -6,7 +6,7 @@ use wisp_graph::{
     lowering::ParamWord,
     ops::lowerings::{SPLIT_HEADS, WIDE_SPLIT_HEADS},
 };
-use wisp_shaders::{Kernel, params::AttentionParams};
+use wisp_shaders::{AttentionKind, Kernel, OpKind, params::AttentionParams};
 
 use super::{BufferRef, Call, Program};
 
@@ -58,28 +58,32 @@ impl Program {
         let [Some(x), Some(y)] = [&call.grid[0], &call.grid[1]].map(|size| size.eval(dims)) else {
             return Traffic::default();
         };
-        let op = kernel.name.split('.').next().unwrap_or_default();
         let all = self.matrix_bytes(call);
-        match op {
+        match OpKind::of(kernel.op) {
             // Every row of tiles reads all weights.
-            "matmul" | "matmul_gated" | "matmul_int8" | "matmul_gated_int8" => {
+            OpKind::Matmul { .. } => {
                 let times = y.div_ceil(u64::from(kernel.tile[1].max(1)));
                 Traffic::of_weights(all.saturating_mul(times), all)
             }
             // A token reads the rows of its experts.
-            "matmul_experts" | "matmul_experts_int8" => {
+            OpKind::ExpertMatmul { .. } => {
                 let rows = x.saturating_mul(y);
                 let bytes = self.matrix_row_bytes(call).saturating_mul(rows).min(all);
                 Traffic::of_weights(bytes, bytes)
             }
-            "embed" => {
+            OpKind::Embed => {
                 let bytes = self.matrix_row_bytes(call).saturating_mul(y);
                 Traffic::of_weights(bytes, bytes)
             }
-            "attention" | "attention_split" | "attention_split_wide" | "attention_tiled" => {
-                self.cache_traffic(call, kernel, op, positions, y)
+            OpKind::Attention {
+                kind,
+                bidirectional,
+            } => {
+                // A window reaches as far to both sides.
+                let sides = if bidirectional { 2 } else { 1 };
+                self.cache_traffic(call, kernel, (kind, sides), positions, y)
             }
-            _ => Traffic::default(),
+            OpKind::BatchMatmul | OpKind::Conv2d | OpKind::Other => Traffic::default(),
         }
     }
 
@@ -88,7 +92,7 @@ impl Program {
         &self,
         call: &Call,
         kernel: &Kernel,
-        op: &str,
+        (kind, sides): (AttentionKind, u64),
         positions: u64,
         y: u64,
     ) -> Traffic {
@@ -101,17 +105,17 @@ impl Program {
         let group = heads / kv_heads.max(1);
         let seen = match param(offset_of!(AttentionParams, window)) {
             0 => positions,
-            window => positions.min(window),
+            window => positions.min(window.saturating_mul(sides)),
         };
         // How often keys and values are read, and for how many tokens.
-        let (times, tokens) = match op {
-            "attention_split" => (group.div_ceil(SPLIT_HEADS.into()), y),
-            "attention_split_wide" => (group.div_ceil(WIDE_SPLIT_HEADS.into()), y),
-            "attention_tiled" => {
+        let (times, tokens) = match kind {
+            AttentionKind::Split => (group.div_ceil(SPLIT_HEADS.into()), y),
+            AttentionKind::SplitWide => (group.div_ceil(WIDE_SPLIT_HEADS.into()), y),
+            AttentionKind::Tiled => {
                 let times = group.div_ceil(u64::from(kernel.tile[1].max(1)));
                 (times, y / group.max(1))
             }
-            _ => (group, y),
+            AttentionKind::ByToken => (group, y),
         };
         // The operands of attention are the queries, the keys, the values, and others.
         let caches = call.bindings.iter().skip(1).take(2);
