@@ -36,7 +36,10 @@ impl PipelineConfig {
         let compiled = CompiledModule::load(Path::new(path)).map_err(SessionError::Artefact)?;
         let facts = prepare::facts(files, limits, self.precision);
         let differences = facts.iter().filter_map(|(name, here)| {
-            let there = compiled.about().get(name).map_or("unknown", String::as_str);
+            let there = compiled
+                .metadata()
+                .get(name)
+                .map_or("unknown", String::as_str);
             (there != here).then(|| format!("{name} is {there}, here {here}"))
         });
         let differences: Vec<String> = differences.collect();
@@ -97,7 +100,7 @@ impl PipelineConfig {
             }
         }
         let save = |module: CompiledModule| -> Result<(), ArtefactError> {
-            let module = module.saying(prepare::facts(files, limits, self.precision));
+            let module = module.with_metadata(prepare::facts(files, limits, self.precision));
             module.save(Path::new(path))
         };
         let saved = session

@@ -20,9 +20,10 @@ use sha2::{Digest, Sha256};
 use wisp_compiler::{Program, ProgramError, ProgramParts};
 
 /// The version of the format; raised when the header or a type within [`Program`] changes.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 
-const MAGIC: &[u8; 8] = b"wispmodl";
+/// The first bytes of each compiled model.
+pub(crate) const MAGIC: &[u8; 8] = b"wispmodl";
 
 const HEADER_BYTES: usize = 8 + 4 + 16 + 32 + 8;
 
@@ -106,8 +107,8 @@ pub enum ArtefactError {
     },
 }
 
-/// What is said about a module, by key.
-pub(crate) type About = BTreeMap<String, String>;
+/// A module's metadata, by key.
+pub(crate) type Metadata = BTreeMap<String, String>;
 
 /// Wisp's version as it stands in the header.
 fn version() -> [u8; 16] {
@@ -142,8 +143,8 @@ fn running_build() -> String {
     stamp().unwrap_or_default()
 }
 
-pub(crate) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {
-    let contents = postcard::to_stdvec(&(about, programs)).map_err(unreadable)?;
+pub(crate) fn write(metadata: &Metadata, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {
+    let contents = postcard::to_stdvec(&(metadata, programs)).map_err(unreadable)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + contents.len() + CHECKSUM_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(FORMAT.to_le_bytes());
@@ -158,18 +159,13 @@ pub(crate) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, Art
 
 /// Checks a header and returns the length of the contents.
 fn header(header: &[u8; HEADER_BYTES]) -> Result<u64, ArtefactError> {
-    let (magic, rest) = header.split_at(MAGIC.len());
-    if magic != MAGIC {
+    let Some(rest) = header.strip_prefix(MAGIC) else {
         return Err(ArtefactError::Foreign);
-    }
-    let number = |bytes: &[u8]| {
-        let byte = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
-        bytes.iter().rev().fold(0, byte)
     };
     let (format, rest) = rest.split_at(4);
     let (by, rest) = rest.split_at(16);
     let (kernels, len) = rest.split_at(32);
-    let format = number(format) as u32;
+    let format = little_endian(format) as u32;
     if format != FORMAT || by != version() {
         let version = String::from_utf8_lossy(by);
         return Err(ArtefactError::Version {
@@ -180,7 +176,14 @@ fn header(header: &[u8; HEADER_BYTES]) -> Result<u64, ArtefactError> {
     if kernels != wisp_shaders::fingerprint() {
         return Err(ArtefactError::Kernels);
     }
-    Ok(number(len))
+    Ok(little_endian(len))
+}
+
+/// Returns the little-endian number of at most eight bytes.
+fn little_endian(bytes: &[u8]) -> u64 {
+    let mut number = [0; 8];
+    number[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(number)
 }
 
 /// The length of a compiled model whose contents have this length.
@@ -192,7 +195,7 @@ fn whole(contents: u64) -> Result<u64, ArtefactError> {
     }
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<(Metadata, Vec<Program>), ArtefactError> {
     let Some((start, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(match bytes.starts_with(MAGIC) {
             true => length(HEADER_BYTES as u64, bytes),
@@ -207,14 +210,14 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError>
     if Sha256::digest(signed)[..] != *checksum {
         return Err(ArtefactError::Damaged);
     }
-    let ((about, programs), rest): ((About, Vec<ProgramParts>), _) =
+    let ((metadata, programs), rest): ((Metadata, Vec<ProgramParts>), _) =
         postcard::take_from_bytes(&signed[HEADER_BYTES..]).map_err(unreadable)?;
     if !rest.is_empty() {
         let problem = format!("{} bytes follow them", rest.len());
         return Err(ArtefactError::Contents(problem));
     }
     let programs = programs.into_iter().map(Program::try_from);
-    Ok((about, programs.collect::<Result<_, _>>()?))
+    Ok((metadata, programs.collect::<Result<_, _>>()?))
 }
 
 fn unreadable(error: postcard::Error) -> ArtefactError {

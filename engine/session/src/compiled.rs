@@ -94,7 +94,7 @@ impl CompiledModel {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, or one exists that is no compiled model.
+    /// If the file cannot be written, or one exists that is no compiled model or cannot be read.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
         file::save(path, &self.to_bytes()?)
@@ -114,7 +114,7 @@ impl CompiledModel {
 /// Several compiled graphs by name, with metadata as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompiledModule {
-    about: BTreeMap<String, String>,
+    metadata: BTreeMap<String, String>,
     models: Vec<CompiledModel>,
 }
 
@@ -126,7 +126,7 @@ impl CompiledModule {
     /// If two have the same name.
     pub fn new(
         models: Vec<CompiledModel>,
-        about: BTreeMap<String, String>,
+        metadata: BTreeMap<String, String>,
     ) -> Result<CompiledModule, ArtefactError> {
         let mut names = std::collections::HashSet::new();
         match models
@@ -136,7 +136,7 @@ impl CompiledModule {
             Some(twice) => Err(ArtefactError::Duplicate {
                 name: twice.program.name.clone(),
             }),
-            None => Ok(CompiledModule { about, models }),
+            None => Ok(CompiledModule { metadata, models }),
         }
     }
 
@@ -181,17 +181,17 @@ impl CompiledModule {
 
     /// Compiled graphs with their graphs' digests.
     pub(crate) fn of(made: Vec<(String, CompiledModel)>) -> Result<CompiledModule, ArtefactError> {
-        let about = made.iter().map(|(digest, model)| {
+        let metadata = made.iter().map(|(digest, model)| {
             let key = format!("{GRAPH}{}", model.program.name);
             (key, digest.clone())
         });
-        let about = about.collect();
-        CompiledModule::new(made.into_iter().map(|(_, model)| model).collect(), about)
+        let metadata = metadata.collect();
+        CompiledModule::new(made.into_iter().map(|(_, model)| model).collect(), metadata)
     }
 
     /// Adds metadata.
-    pub fn saying(mut self, about: BTreeMap<String, String>) -> CompiledModule {
-        self.about.extend(about);
+    pub fn with_metadata(mut self, metadata: BTreeMap<String, String>) -> CompiledModule {
+        self.metadata.extend(metadata);
         self
     }
 
@@ -206,7 +206,7 @@ impl CompiledModule {
             let names: Vec<&str> = names.collect();
             return Err(wrong(vec![format!("it has only {}", names.join(", "))]));
         };
-        let digest = self.about.get(&format!("{GRAPH}{}", graph.name));
+        let digest = self.metadata.get(&format!("{GRAPH}{}", graph.name));
         match digest == Some(&digest_of(graph)) {
             true => Ok(model),
             false => Err(wrong(differences(&model.program, graph))),
@@ -223,9 +223,9 @@ impl CompiledModule {
         self.models.iter().find(|model| model.program.name == name)
     }
 
-    /// The metadata: entries of [`Self::saying`], and digests of the graphs.
-    pub fn about(&self) -> &BTreeMap<String, String> {
-        &self.about
+    /// The metadata: entries of [`Self::with_metadata`], and digests of the graphs.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
     }
 
     /// As [`CompiledModel::assume_trusted`], for all graphs.
@@ -259,7 +259,7 @@ impl CompiledModule {
     /// If the result would exceed the size limit of readers.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ArtefactError> {
         let programs: Vec<&Program> = self.models.iter().map(CompiledModel::program).collect();
-        artefact::write(&self.about, &programs)
+        artefact::write(&self.metadata, &programs)
     }
 
     /// Reads the bytes that [`Self::to_bytes`] returned.
@@ -268,12 +268,12 @@ impl CompiledModule {
     ///
     /// If they are damaged, from another version or for other kernels.
     pub fn from_bytes(bytes: &[u8]) -> Result<CompiledModule, ArtefactError> {
-        let (about, programs) = artefact::read(bytes)?;
+        let (metadata, programs) = artefact::read(bytes)?;
         let loaded = |program| CompiledModel {
             program,
             trusted: false,
         };
-        CompiledModule::new(programs.into_iter().map(loaded).collect(), about)
+        CompiledModule::new(programs.into_iter().map(loaded).collect(), metadata)
     }
 
     /// Reads the bytes that [`Self::to_bytes`] returned from a reader, to its end.
@@ -289,7 +289,7 @@ impl CompiledModule {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, or one exists that is no compiled model.
+    /// If the file cannot be written, or one exists that is no compiled model or cannot be read.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
         file::save(path, &self.to_bytes()?)
@@ -321,9 +321,13 @@ pub(crate) fn digest_of(graph: &Graph) -> String {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod file {
-    use std::{io::Read, path::Path};
+    use std::{
+        io::{self, Read},
+        path::Path,
+    };
 
     use super::ArtefactError;
+    use crate::artefact::MAGIC;
 
     /// Adds the file to an error.
     pub fn at<T, E: Into<ArtefactError>>(
@@ -338,13 +342,26 @@ mod file {
 
     /// Writes a compiled model, unless the file exists and is something else.
     pub fn save(path: &Path, bytes: &[u8]) -> Result<(), ArtefactError> {
-        let mut head = Vec::new();
-        if let Ok(there) = wisp_files::open_regular(path) {
-            at(path, there.take(8).read_to_end(&mut head))?;
-        }
-        if !head.is_empty() && !bytes.starts_with(&head) {
-            return at(path, Err(ArtefactError::Taken));
-        }
+        at(path, check_replaceable(path))?;
         at(path, wisp_files::write_atomic(path, bytes))
+    }
+
+    /// Checks that nothing is lost if a compiled model is written to a path: it leads to no file, to an empty one, to a
+    /// compiled model, or to a pipe or device.
+    fn check_replaceable(path: &Path) -> Result<(), ArtefactError> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_file() => {}
+            // Writing reports what is wrong with a folder.
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut head = Vec::new();
+        let file = wisp_files::open_regular(path)?;
+        file.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+        match head.is_empty() || head == MAGIC {
+            true => Ok(()),
+            false => Err(ArtefactError::Taken),
+        }
     }
 }

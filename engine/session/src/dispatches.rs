@@ -17,6 +17,9 @@ use crate::{
     recording::{Recording, Run},
 };
 
+/// A locked recording, and the run that it holds.
+type LockedRun<'a> = (MutexGuard<'a, Option<Arc<Run>>>, Arc<Run>);
+
 /// The workgroups that cover a grid, at most `most` in a dimension.
 fn workgroups(kernel: &Kernel, [x, y]: [u64; 2], most: u32) -> [u32; 3] {
     let [x, y] = [
@@ -126,10 +129,13 @@ impl Model {
         all
     }
 
-    /// Returns an error if the weights were released.
+    /// Returns an error if the weights were released, or another model that shares them has overwritten a part only.
     pub(crate) fn check_ready(&self) -> Result<(), SessionError> {
-        match self.memory.weights {
-            Some(_) => Ok(()),
+        match &self.memory.weights {
+            Some(weights) if weights.is_consistent() => Ok(()),
+            Some(_) => Err(SessionError::Overwritten {
+                model: self.program.name.clone(),
+            }),
             None => Err(self.released()),
         }
     }
@@ -149,9 +155,7 @@ impl Model {
 
     /// The run of these sizes, which nothing rewrites while it is held: for runs step by step.
     pub(crate) fn prepared(&self, dims: &Dims) -> Result<Arc<Run>, SessionError> {
-        let guard = self.prepare(dims)?;
-        // PROOF: `prepare` returns a recording that holds a run.
-        Ok(guard.as_ref().expect("a prepared run").clone())
+        Ok(self.prepare(dims)?.1)
     }
 
     /// Prepares the run of these sizes and records it. No other run can rewrite the parameters in between.
@@ -160,14 +164,17 @@ impl Model {
         dims: &Dims,
         record: impl FnOnce(&Run) -> Result<T, SessionError>,
     ) -> Result<T, SessionError> {
-        let guard = self.prepare(dims)?;
-        // PROOF: `prepare` returns a recording that holds a run.
-        record(guard.as_ref().expect("a prepared run"))
+        let (guard, run) = self.prepare(dims)?;
+        let recorded = record(&run);
+        // Before the lock is released: a run with an owner beside the recording counts as executed step by step.
+        drop(run);
+        drop(guard);
+        recorded
     }
 
     /// Locks the recording of these sizes, with their run in it: a captured one, the most recent one if it
     /// has these sizes, or a new one.
-    fn prepare(&self, dims: &Dims) -> Result<MutexGuard<'_, Option<Arc<Run>>>, SessionError> {
+    fn prepare(&self, dims: &Dims) -> Result<LockedRun<'_>, SessionError> {
         self.check_ready()?;
         self.recorded(self.recording_of(dims), dims)
     }
@@ -197,10 +204,11 @@ impl Model {
         &self,
         recording: &'a Recording,
         dims: &Dims,
-    ) -> Result<MutexGuard<'a, Option<Arc<Run>>>, SessionError> {
+    ) -> Result<LockedRun<'a>, SessionError> {
         let mut last = recording.locked();
-        if last.as_ref().is_some_and(|run| run.dims == *dims) {
-            return Ok(last);
+        if let Some(run) = last.as_ref().filter(|run| run.dims == *dims) {
+            let run = run.clone();
+            return Ok((last, run));
         }
         // Unchecked kernels rely on parameters that fit the workgroups: those of a run that is being
         // executed step by step stay as they are.
@@ -219,12 +227,13 @@ impl Model {
         }
         *last = None;
         self.device.write(&recording.params, 0, &params)?;
-        *last = Some(Arc::new(Run {
+        let run = Arc::new(Run {
             dims: dims.clone(),
             sequence: Sequence::new(dispatches),
             calls,
-        }));
-        Ok(last)
+        });
+        *last = Some(run.clone());
+        Ok((last, run))
     }
 
     /// The parameters of all calls for these sizes, [`PARAMS_STRIDE`] bytes each.

@@ -203,6 +203,14 @@ pub enum SessionError {
         /// The name of the model's graph.
         model: String,
     },
+    /// Occurs when a model runs while another model overwrites weights that both share, or after that failed.
+    #[error(
+        "the weights of {model} are partly overwritten, because a model that shares them is being reloaded or failed to: reload {model} too"
+    )]
+    Overwritten {
+        /// The name of the model's graph.
+        model: String,
+    },
     /// Occurs when no run of these sizes was captured for a replay.
     #[error("{model} has not captured a run of inputs of these sizes ({sizes}): capture it first")]
     NotCaptured {

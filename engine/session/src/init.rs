@@ -4,13 +4,8 @@ use wisp_graph::Graph;
 use wisp_weights::WeightSource;
 
 use crate::{
-    compiled::CompiledModel,
-    debug::{LogLevel, Subject},
-    error::SessionError,
-    init_options::InitOptions,
-    model::Model,
-    session::InferenceSession,
-    weights::DeviceWeights,
+    compiled::CompiledModel, error::SessionError, init_options::InitOptions, model::Model,
+    session::InferenceSession, weights::DeviceWeights,
 };
 
 impl InferenceSession {
@@ -25,27 +20,8 @@ impl InferenceSession {
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<Model, SessionError> {
-        let model = Model::new(
-            self,
-            compiled,
-            weights,
-            &options,
-            &mut DeviceWeights::default(),
-        )
-        .await?;
-        let subject = Subject {
-            device: &self.device.info().name,
-            model: Some(&compiled.program().name),
-            ..Subject::default()
-        };
-        self.debugger.log(LogLevel::Info, subject, || {
-            let (name, calls) = (&compiled.program().name, model.dispatches_per_run());
-            format!(
-                "{}: {name} with {calls} kernel calls",
-                self.device.info().name
-            )
-        });
-        Ok(model)
+        let loaded = &mut DeviceWeights::default();
+        Model::new(self, compiled, weights, &options, loaded).await
     }
 
     /// Compiles a graph and binds it to its weights.

@@ -3,7 +3,7 @@
 use crate::{
     error::SessionError,
     model::Model,
-    weights::{self, DeviceWeights, Progress},
+    weights::{self, DeviceWeights, Progress, Scales},
 };
 use wisp_weights::WeightSource;
 
@@ -50,11 +50,22 @@ impl Model {
     /// # Errors
     ///
     /// If weights are missing or of another type or shape: the error lists all of them, and the model keeps
-    /// its weights. If reading fails later, the model is released, since its weights are incomplete.
+    /// its weights. If reading fails later, the model is released, since its weights are incomplete, and models
+    /// that share weights with it do not run until they are reloaded as well.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         self.check_weights(weights)?;
-        weights::check_finite(&self.program, weights).await?;
-        let result = self.replace(weights).await;
+        let mut scales = Scales::new();
+        weights::check_finite(&self.program, weights, &mut scales).await?;
+        self.reload_checked(weights, &mut scales).await
+    }
+
+    /// As [`Self::reload`], from a source that fits, with the scales of the tensors that are quantized to 8-bit floats.
+    pub(crate) async fn reload_checked(
+        &mut self,
+        weights: &dyn WeightSource,
+        scales: &mut Scales,
+    ) -> Result<(), SessionError> {
+        let result = self.replace(weights, scales).await;
         if result.is_err() {
             self.release();
         }
@@ -71,20 +82,29 @@ impl Model {
         pollster::block_on(self.reload(weights))
     }
 
-    async fn replace(&mut self, source: &dyn WeightSource) -> Result<(), SessionError> {
+    async fn replace(
+        &mut self,
+        source: &dyn WeightSource,
+        scales: &mut Scales,
+    ) -> Result<(), SessionError> {
         let mut progress = Progress::new(0, None);
+        // Another model's reload may have left a mixture in weights that this one shares. Other models may still
+        // have it, so this one gets memory of its own.
+        if self.check_ready().is_err() {
+            self.release();
+        }
         // The model has no weights until all are written, even if this future is dropped.
         let kept = self.memory.weights.take();
         let (device, program) = (&self.device, &self.program);
         match kept {
             Some(weights) => {
-                weights::overwrite(device, program, &weights, source, &mut progress).await?;
-                device.finish().await?;
+                weights::overwrite(device, program, &weights, source, &mut progress, scales)
+                    .await?;
                 self.memory.weights = Some(weights);
                 Ok(())
             }
             None => {
-                let none = &mut DeviceWeights::default();
+                let none = &mut DeviceWeights::with_scales(scales.clone());
                 let weights = weights::load(device, program, source, &mut progress, none).await?;
                 device.finish().await?;
                 self.memory.weights = Some(weights);

@@ -8,7 +8,7 @@ use web_time::Instant;
 use crate::{
     bind::{self, Choice, Memory},
     compiled::CompiledModel,
-    debug::Debugger,
+    debug::{Debugger, LogLevel, Subject},
     dims::Dims,
     error::SessionError,
     init_options::InitOptions,
@@ -83,6 +83,16 @@ impl Model {
             execution: Mutex::default(),
         };
         session.programs.loaded(loading);
+        let (device, name) = (&device.info().name, &model.program.name);
+        let subject = Subject {
+            device,
+            model: Some(name),
+            ..Subject::default()
+        };
+        session.debugger.log(LogLevel::Info, subject, || {
+            let calls = model.dispatches_per_run();
+            format!("{device}: {name} with {calls} kernel calls")
+        });
         Ok(model)
     }
 

@@ -15,7 +15,7 @@ use crate::{
     modules::check_all,
     session::InferenceSession,
     tensor::Tensor,
-    weights::{self, DeviceWeights},
+    weights::{self, DeviceWeights, Scales},
 };
 use wisp_compiler::Port;
 use wisp_device::Device;
@@ -257,11 +257,12 @@ impl SplitModel {
     /// As [`Model::reload`].
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         check_all(self.stages.iter().map(Model::program), weights)?;
+        let mut scales = Scales::new();
         for stage in &self.stages {
-            weights::check_finite(stage.program(), weights).await?;
+            weights::check_finite(stage.program(), weights, &mut scales).await?;
         }
         for stage in &mut self.stages {
-            stage.reload(weights).await?;
+            stage.reload_checked(weights, &mut scales).await?;
         }
         Ok(())
     }

@@ -3,6 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use wisp_compiler::{self, Matrix, Program, RowRange, Vector};
@@ -49,6 +53,19 @@ impl DeviceMatrix {
 pub(crate) struct DeviceWeights {
     matrices: HashMap<Matrix, DeviceMatrix>,
     vectors: HashMap<Vector, Buffer>,
+    scales: Scales,
+    /// See [`Weights::is_consistent`]; the models share it.
+    is_overwritten: Arc<AtomicBool>,
+}
+
+impl DeviceWeights {
+    /// No weights, and what is known of tensors that are to be quantized.
+    pub fn with_scales(scales: Scales) -> DeviceWeights {
+        DeviceWeights {
+            scales,
+            ..DeviceWeights::default()
+        }
+    }
 }
 
 /// The weights of one program on its device.
@@ -56,6 +73,16 @@ pub(crate) struct DeviceWeights {
 pub(crate) struct Weights {
     pub matrices: Vec<DeviceMatrix>,
     pub vectors: Vec<Buffer>,
+    /// True while one of the models that share weights overwrites its own, and from then on if that fails: then some
+    /// weights are of one checkpoint, and some of another.
+    is_overwritten: Arc<AtomicBool>,
+}
+
+impl Weights {
+    /// Returns whether all weights are of one checkpoint.
+    pub fn is_consistent(&self) -> bool {
+        !self.is_overwritten.load(Ordering::Acquire)
+    }
 }
 
 /// Counts the bytes loaded and reports them to the caller.
@@ -76,7 +103,7 @@ impl<'a> Progress<'a> {
     }
 
     fn add(&mut self, bytes: u64) -> Result<(), SessionError> {
-        self.done += bytes;
+        self.done = self.done.saturating_add(bytes);
         let report = self.report.map(|report| report(self.done, self.total));
         match report.unwrap_or(ControlFlow::Continue(())) {
             ControlFlow::Continue(()) => Ok(()),
@@ -103,7 +130,8 @@ pub(crate) fn check(
                 .file_row_bytes(matrix.cols)
                 .unwrap_or(0);
             if !loaded.matrices.contains_key(matrix) {
-                total += row_bytes * (part.end - part.start);
+                let bytes = row_bytes.saturating_mul(part.end - part.start);
+                total = total.saturating_add(bytes);
             }
         }
     }
@@ -117,7 +145,7 @@ pub(crate) fn check(
                             format!("{tensor} is {}, which holds no numbers", info.stored);
                         problems.insert(tensor, problem);
                     }
-                    elements = elements.saturating_add(info.shape.iter().product());
+                    elements = elements.saturating_add(element_count(&info.shape));
                     if !loaded.vectors.contains_key(vector) {
                         total = total.saturating_add(info.len);
                     }
@@ -161,15 +189,23 @@ fn matrix_problem(matrix: &Matrix, part: &RowRange, weights: &dyn WeightSource) 
             info.stored, matrix.encoding
         ));
     }
-    let fits = info.shape.split_last().is_some_and(|(cols, outer)| {
-        *cols == matrix.cols && outer.iter().product::<u64>() >= part.end
-    });
+    let fits = info
+        .shape
+        .split_last()
+        .is_some_and(|(cols, outer)| *cols == matrix.cols && element_count(outer) >= part.end);
     (!fits).then(|| {
         format!(
             "{tensor} has shape {:?}, expected [{}, {}]",
             info.shape, part.end, matrix.cols
         )
     })
+}
+
+/// The number of elements of a shape, which a source may have from anyone; one that does not fit 64 bits is `u64::MAX`.
+fn element_count(shape: &[u64]) -> u64 {
+    shape
+        .iter()
+        .fold(1, |count, size| count.saturating_mul(*size))
 }
 
 /// The encoding of some rows in the checkpoint, which [`check`] has accepted.
@@ -185,16 +221,17 @@ fn becomes_f8(matrix: &Matrix, stored: Encoding) -> bool {
     matrix.encoding == Encoding::F8_E4M3 && stored.is_float()
 }
 
-/// Checks that weights to be quantized to 8-bit floats are finite, before any are written.
+/// Checks that weights to be quantized to 8-bit floats are finite, before any are written, and adds their scales to those
+/// that are known.
 pub(crate) async fn check_finite(
     program: &Program,
     weights: &dyn WeightSource,
+    scales: &mut Scales,
 ) -> Result<(), SessionError> {
-    let mut scales = Scales::new();
     for matrix in &program.matrices {
         for part in &matrix.row_ranges {
             if becomes_f8(matrix, stored(matrix, part, weights)) {
-                f8_scale_of(part, weights, &mut scales).await?;
+                f8_scale_of(part, weights, scales).await?;
             }
         }
     }
@@ -202,7 +239,7 @@ pub(crate) async fn check_finite(
 }
 
 /// The scales of tensors quantized to 8-bit floats, by name: several matrices may have rows of one tensor.
-type Scales = HashMap<String, f32>;
+pub(crate) type Scales = HashMap<String, f32>;
 
 /// Loads a program's weights, except those that are loaded already.
 pub(crate) async fn load(
@@ -212,7 +249,6 @@ pub(crate) async fn load(
     progress: &mut Progress<'_>,
     loaded: &mut DeviceWeights,
 ) -> Result<Weights, SessionError> {
-    let mut scales = Scales::new();
     let mut matrices = Vec::with_capacity(program.matrices.len());
     for matrix in &program.matrices {
         let known = loaded.matrices.get(matrix).cloned();
@@ -220,7 +256,8 @@ pub(crate) async fn load(
             Some(known) => known,
             None => {
                 let target = allocate_matrix(device, matrix)?;
-                fill_matrix(device, matrix, &target, source, progress, &mut scales).await?;
+                let scales = &mut loaded.scales;
+                fill_matrix(device, matrix, &target, source, progress, scales).await?;
                 loaded.matrices.insert(matrix.clone(), target.clone());
                 target
             }
@@ -240,24 +277,32 @@ pub(crate) async fn load(
             }
         });
     }
-    Ok(Weights { matrices, vectors })
+    Ok(Weights {
+        matrices,
+        vectors,
+        is_overwritten: loaded.is_overwritten.clone(),
+    })
 }
 
-/// Overwrites the weights of a program.
+/// Overwrites the weights of a program, on which the models that share some of them must not run meanwhile, nor after an
+/// error.
 pub(crate) async fn overwrite(
     device: &Device,
     program: &Program,
     weights: &Weights,
     source: &dyn WeightSource,
     progress: &mut Progress<'_>,
+    scales: &mut Scales,
 ) -> Result<(), SessionError> {
-    let mut scales = Scales::new();
+    weights.is_overwritten.store(true, Ordering::Release);
     for (matrix, target) in program.matrices.iter().zip(&weights.matrices) {
-        fill_matrix(device, matrix, target, source, progress, &mut scales).await?;
+        fill_matrix(device, matrix, target, source, progress, scales).await?;
     }
     for (vector, target) in program.vectors.iter().zip(&weights.vectors) {
         fill_vector(device, vector, target, source, progress).await?;
     }
+    device.finish().await?;
+    weights.is_overwritten.store(false, Ordering::Release);
     Ok(())
 }
 
@@ -396,7 +441,7 @@ async fn fill_vector(
             continue;
         };
         let encoding = info.encoding()?;
-        let elements: u64 = info.shape.iter().product();
+        let elements = element_count(&info.shape);
         let bytes = weights.read(tensor, 0..info.len).await?;
         let values = encodings::dequantize(encoding, &bytes, 1, elements as usize)?;
         device.write(buffer, offset, bytemuck::cast_slice(&values))?;

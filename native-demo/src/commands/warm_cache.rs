@@ -73,7 +73,8 @@ impl WarmCache {
                 (name, limits, session.compiled()?, Some(times))
             }
         };
-        let compiled = compiled.saying(prepare::facts(files, &limits, settings.config.precision));
+        let compiled =
+            compiled.with_metadata(prepare::facts(files, &limits, settings.config.precision));
         let machine_code = match &target {
             Some(target) => machine_code(&compiled, target)?,
             None => None,

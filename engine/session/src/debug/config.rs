@@ -2,45 +2,17 @@
 
 use std::{path::PathBuf, str::FromStr};
 
+use wisp_types::{UnknownChoice, choices};
+
 use super::error::DebugError;
 
 /// The environment variable with the initial settings of sessions.
 pub(super) const VARIABLE: &str = "WISP_DEBUG";
 
-/// An enum with a text for each of its values.
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum $name { $($(#[$value_doc])* $value,)* }
-
-        impl $name {
-            /// The names of all values.
-            pub const NAMES: &[&str] = &[$($text),*];
-
-            /// The value's name.
-            pub fn name(self) -> &'static str {
-                match self { $($name::$value => $text,)* }
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<$name, String> {
-                let text = text.trim().to_ascii_lowercase().replace('_', "-");
-                match text.as_str() {
-                    $($text => Ok($name::$value),)*
-                    _ => Err(format!("use {}", $name::NAMES.join(", "))),
-                }
-            }
-        }
-    };
-}
-
-named! {
+choices! {
     /// The format of values that a graph prints ([`Graph::print`](wisp_graph::Graph::print)).
-    PrintStyle {
+    #[derive(Default)]
+    PrintStyle, "print style" {
         /// Text with both ends of long dimensions.
         #[default]
         Compact = "compact",
@@ -55,9 +27,10 @@ named! {
     }
 }
 
-named! {
+choices! {
     /// The checks of kernels while they run.
-    AssertLevel {
+    #[derive(Default)]
+    AssertLevel, "assert level" {
         /// None for programs that this process has compiled. Programs from files, and kernels of custom
         /// ops, always have bounds checks.
         #[default]
@@ -72,10 +45,11 @@ named! {
     }
 }
 
-named! {
+choices! {
     /// The least level of messages that a session writes to its sink. A level above `Warning` also hides
     /// messages from `tracing` subscribers.
-    LogLevel {
+    #[derive(Default)]
+    LogLevel, "log level" {
         /// Each kernel that runs.
         Trace = "trace",
         /// Each pipeline that is created.
@@ -171,14 +145,17 @@ impl FromStr for DebugConfig {
     }
 }
 
-fn parsed<T: FromStr<Err = String>>(value: Option<&str>) -> Result<T, String> {
-    value.unwrap_or_default().parse()
+/// Parses a choice, in which case does not matter and `_` is as good as `-`.
+fn choice<T: FromStr<Err = UnknownChoice>>(value: Option<&str>) -> Result<T, String> {
+    let name = value.unwrap_or_default().to_ascii_lowercase();
+    let chosen = name.replace('_', "-").parse::<T>();
+    chosen.map_err(|error| error.to_string())
 }
 
 fn whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
     value
         .parse()
-        .map_err(|_| format!("{what} is a whole number"))
+        .map_err(|_| format!("{what} must be a whole number"))
 }
 
 impl DebugConfig {
@@ -194,7 +171,7 @@ impl DebugConfig {
             "uninitialised" | "uninitialized" => self.uninitialised = flag?,
             "sync" => self.synchronous = flag?,
             "op-log" => self.op_log = flag?,
-            "print-style" => self.print.style = parsed(value)?,
+            "print-style" => self.print.style = choice(value)?,
             "print-precision" => {
                 self.print.precision = whole(value.unwrap_or_default(), "the precision")?;
             }
@@ -204,8 +181,8 @@ impl DebugConfig {
                 }
                 _ => return Err("a folder is expected".into()),
             },
-            "assert" => self.asserts = parsed(value)?,
-            "log" => self.log = parsed(value)?,
+            "assert" => self.asserts = choice(value)?,
+            "log" => self.log = choice(value)?,
             _ => return Err(format!("there are {SETTINGS}")),
         }
         Ok(())
@@ -258,18 +235,18 @@ mod tests {
         for (text, expected) in [
             ("sync,fast", format!("the debug setting \"fast\": there are {SETTINGS}")),
             ("sync=1", "the debug setting \"sync=1\": sync takes no value".into()),
-            ("nan-check=-1", "the debug setting \"nan-check=-1\": the stride is a whole number".into()),
+            ("nan-check=-1", "the debug setting \"nan-check=-1\": the stride must be a whole number".into()),
             (
                 "print-style=nice",
-                "the debug setting \"print-style=nice\": use compact, full, binary, binary-checkpoint, none".into(),
+                "the debug setting \"print-style=nice\": unknown print style \"nice\": use compact, full, binary, binary-checkpoint or none".into(),
             ),
-            ("assert", "the debug setting \"assert\": use none, warn, safe, all".into()),
+            ("assert", "the debug setting \"assert\": unknown assert level \"\": use none, warn, safe or all".into()),
             (
                 "log=loud",
-                "the debug setting \"log=loud\": use trace, debug, info, warning, error, critical".into(),
+                "the debug setting \"log=loud\": unknown log level \"loud\": use trace, debug, info, warning, error or critical".into(),
             ),
             ("print-directory=", "the debug setting \"print-directory=\": a folder is expected".into()),
-            ("print-precision", "the debug setting \"print-precision\": the precision is a whole number".into()),
+            ("print-precision", "the debug setting \"print-precision\": the precision must be a whole number".into()),
         ] {
             assert_eq!(text.parse::<DebugConfig>().unwrap_err().to_string(), expected);
         }

@@ -114,21 +114,43 @@ fn a_tensor_of_an_unsupported_type_is_reported() {
     );
 }
 
+#[test]
+fn a_tensor_with_more_elements_than_64_bits_count_is_reported() {
+    let mut weights = Weights::new();
+    weights.0.get_mut("norm").unwrap().0.shape = vec![u64::MAX, 2];
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    let options = InitOptions {
+        max_dims: [("tokens".to_string(), 3)].into(),
+        ..InitOptions::default()
+    };
+    let error = session.init_blocking(&compiled(), &weights, options);
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        format!(
+            "the checkpoint does not fit small: norm has {} elements, expected 32",
+            u64::MAX
+        )
+    );
+}
+
 /// Saving overwrites compiled models, but no other files.
 #[test]
 fn saving_overwrites_only_compiled_models() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.wisp");
-    std::fs::write(&path, "hello").unwrap();
-    assert_eq!(
-        compiled().save(&path).unwrap_err().to_string(),
-        format!(
-            "{}: a file that is no compiled model is there: remove it, or name another",
-            path.display()
-        )
-    );
-    assert_eq!(std::fs::read(&path).unwrap(), b"hello");
-    std::fs::remove_file(&path).unwrap();
+    // The second one is the start of a compiled model's signature.
+    for contents in ["hello", "wis"] {
+        std::fs::write(&path, contents).unwrap();
+        assert_eq!(
+            compiled().save(&path).unwrap_err().to_string(),
+            format!(
+                "{}: a file that is no compiled model is there: remove it, or name another",
+                path.display()
+            )
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), contents.as_bytes());
+    }
+    std::fs::write(&path, "").unwrap();
     for _ in 0..2 {
         compiled().save(&path).unwrap();
     }

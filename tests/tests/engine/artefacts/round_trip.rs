@@ -57,10 +57,10 @@ fn modules_keep_their_graphs_by_name() {
     other.output("y", y);
     let target = Target::named("baseline").unwrap();
     let module = CompiledModule::compile(&[graph(), other.clone()], &target).unwrap();
-    let module = module.saying([("for".to_string(), "tests".to_string())].into());
+    let module = module.with_metadata([("for".to_string(), "tests".to_string())].into());
     let bytes = module.to_bytes().unwrap();
     let loaded = CompiledModule::read_from(&mut bytes.as_slice()).unwrap();
-    assert_eq!(loaded.about()["for"], "tests");
+    assert_eq!(loaded.metadata()["for"], "tests");
     let names: Vec<&str> = loaded
         .models()
         .iter()

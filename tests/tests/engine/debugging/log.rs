@@ -1,12 +1,16 @@
 //! The op log and the log levels.
 
-use wisp_engine::session::{LogLevel, Tensor};
+use wisp_engine::{
+    graph::Module,
+    session::{LogLevel, Tensor},
+    weights::MemoryWeights,
+};
 use wisp_tests::{bundled::session, on_every_device, program::TestDevice};
 
 use super::{
     captured_lines, config, execute,
     graphs::{chain, embedding},
-    load,
+    load, options,
 };
 
 /// The op log has one line for each kernel call, and nothing else.
@@ -53,6 +57,27 @@ fn the_log_level_selects_messages_about_loading(place: TestDevice) {
     assert!(loaded(LogLevel::Warning).is_empty());
 }
 
+/// Each model of a module and each stage of a split graph is logged as one that is loaded by itself.
+fn every_model_that_is_loaded_is_logged(place: TestDevice) {
+    let session = session(place);
+    let lines = captured_lines(&session);
+    session.set_shader_log_level(LogLevel::Info);
+    let (graph, weights) = (chain(), MemoryWeights::default());
+    let mut module = Module::default();
+    module.add(chain()).unwrap();
+    let loaded = session.load_all_blocking(&module, &weights, options());
+    assert_eq!(loaded.unwrap().len(), 1);
+    let stages = [(0..1, 0), (1..graph.nodes().len(), 0)];
+    let split = session.load_split_blocking(&graph, &stages, &weights, options());
+    assert_eq!(split.unwrap().stages().len(), 2);
+    let lines = std::mem::take(&mut *lines.lock().unwrap());
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.starts_with("info: ")),
+        "{lines:?}"
+    );
+}
+
 /// A failed run is logged as an error.
 fn a_failed_run_is_logged_as_an_error(place: TestDevice) {
     let session = session(place);
@@ -74,5 +99,6 @@ fn a_failed_run_is_logged_as_an_error(place: TestDevice) {
 on_every_device!(
     op_log_has_a_line_for_each_kernel_call,
     the_log_level_selects_messages_about_loading,
+    every_model_that_is_loaded_is_logged,
     a_failed_run_is_logged_as_an_error,
 );
