@@ -52,9 +52,9 @@ pub enum SplitError {
         /// Name of the buffer.
         buffer: String,
         /// Index and name of an op that uses it.
-        first: (usize, &'static str),
+        first: (usize, String),
         /// Index and name of an op of a later stage that uses it.
-        second: (usize, &'static str),
+        second: (usize, String),
     },
 }
 
@@ -201,11 +201,12 @@ impl Graph {
                 for id in buffers.filter(|id| self.value(*id).kind == ValueKind::Buffer) {
                     let (first, at) = *users.entry(id).or_insert((op, stage));
                     if at != stage {
+                        let user = |op: usize| (op, self.op_name(&self.nodes[op]).to_string());
                         return Err(SplitError::Buffer {
                             graph: self.name.clone(),
                             buffer: self.value(id).name.clone(),
-                            first: (first, self.nodes[first].op.name()),
-                            second: (op, self.nodes[op].op.name()),
+                            first: user(first),
+                            second: user(op),
                         });
                     }
                 }

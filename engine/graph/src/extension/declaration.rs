@@ -192,7 +192,8 @@ impl Declaration {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// If the text is no declaration in TOML, or the declaration is inconsistent: a name, type, shape or expression in it
+    /// is invalid.
     pub fn from_toml(text: &str) -> Result<Declaration, ExtensionError> {
         let declaration: Declaration = toml::from_str(text)?;
         declaration.check()?;

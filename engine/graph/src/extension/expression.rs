@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn malformed_expressions_are_reported_with_their_position() {
         let deep = "(".repeat(40);
         let long = "1".repeat(2000);
         for (text, expected) in [

@@ -250,7 +250,7 @@ fn main() { x[0] = f32(p.x); }";
 
     /// What a damaged or forged program can carry, and no declaration makes.
     #[test]
-    fn forged_kernels_are_told() {
+    fn forged_kernels_are_refused() {
         let make = |op: &str, size, bindings| {
             CustomKernel::new(op, WGSL.into(), size, vec![true; bindings])
         };
@@ -283,7 +283,7 @@ fn main() { x[0] = f32(p.x); }";
 
     /// Each stays, so their number is limited; one that is known is no further one.
     #[test]
-    fn too_many_kernels_are_told() {
+    fn kernels_beyond_the_limit_of_a_process_are_refused() {
         let mut known = known(3 * (WGSL.len() + 1024));
         let make = |op: &str| CustomKernel::new(op, WGSL.into(), [1, 1, 1], vec![true]);
         for op in ["one", "two", "three", "one"] {

@@ -131,6 +131,10 @@ impl Extension {
     }
 
     /// Checks an extension that was read from a file, which may contain anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
     pub fn check(&self) -> Result<(), ExtensionError> {
         self.declaration.check()?;
         self.kernel().get().map(|_| ())

@@ -65,13 +65,8 @@ impl Graph {
         let op = Print {
             label: self.labels.len() as u32,
         };
+        let printed = self.add(op, &[value])?;
         self.labels.push(label.into());
-        self.add(op, &[value])
-    }
-
-    /// Returns the label under which an op prints its operand.
-    #[doc(hidden)]
-    pub fn print_label(&self, op: Print) -> Option<&str> {
-        self.labels.get(op.label as usize).map(String::as_str)
+        Ok(printed)
     }
 }

@@ -185,6 +185,28 @@ outputs = []
 }
 
 #[test]
+fn custom_ops_that_share_a_buffer_across_stages_are_named() {
+    let declaration = r#"
+workgroups = ["1"]
+inputs = [{ name = "x", dtype = "u32" }, { name = "seen", dtype = "u32", writes = true }]
+outputs = []
+"#;
+    let mut graph = Graph::new("shared");
+    graph
+        .use_extensions(&idle("idle", declaration).unwrap())
+        .unwrap();
+    let x = graph.input("x", DType::U32, shape![4u64]);
+    let b = graph.buffer("b", DType::U32, shape![4u64]);
+    for _ in 0..2 {
+        graph.custom("idle", &[x, b], &[]).unwrap();
+    }
+    assert_eq!(
+        graph.split(&[0..1, 1..2]).unwrap_err().to_string(),
+        "the buffer b of shared is used by idle (op 0) and by idle (op 1), which are in different stages: split elsewhere"
+    );
+}
+
+#[test]
 fn a_replacement_of_a_built_in_op_must_have_its_operands_and_result() {
     let mut graph = Graph::new("small");
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
