@@ -13,7 +13,7 @@ use crate::{
     buffer::{Buffer, BufferSlice, ReadFuture, Usage},
     error::DeviceError,
     object::BackendObject,
-    pipeline::Dispatch,
+    pipeline::{BindGroup, Dispatch, Pipeline},
     timing::{Clock, Granularity, Spans},
 };
 
@@ -70,6 +70,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         kernel: &'static Kernel,
         bindings: &[BufferSlice],
     ) -> Result<BackendObject, DeviceError>;
+
+    /// Checks what a pipeline needs of the memory that is bound to it, beyond what [`Self::bind`] has checked.
+    fn check_dispatch(&self, _pipeline: &Pipeline, _group: &BindGroup) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// Records dispatches, or runs them at once.
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError>;

@@ -21,9 +21,6 @@ pub enum DeviceError {
         "unknown device {0:?}: use auto, host, vulkan, metal, dx12, gl or cuda, with :INDEX to choose one of several"
     )]
     UnknownDevice(String),
-    /// Occurs when a text is no [`FeatureLevel`](crate::FeatureLevel).
-    #[error("unknown feature level {0:?}: use full or baseline")]
-    UnknownFeatureLevel(String),
     /// Occurs when the host's threads cannot be started.
     #[error("{device} cannot start {threads}: {message}")]
     Threads {

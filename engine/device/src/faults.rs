@@ -17,7 +17,7 @@ use crate::{
     device::Device,
     error::DeviceError,
     object::BackendObject,
-    pipeline::Dispatch,
+    pipeline::{BindGroup, Dispatch, Pipeline},
     timing::{Clock, Granularity, Spans},
 };
 
@@ -207,6 +207,10 @@ impl Backend for FaultyDevice {
     ) -> Result<BackendObject, DeviceError> {
         self.faults.check(FaultPoint::Pipeline, kernel.name, 0)?;
         self.inner.bind(kernel, bindings)
+    }
+
+    fn check_dispatch(&self, pipeline: &Pipeline, group: &BindGroup) -> Result<(), DeviceError> {
+        self.inner.check_dispatch(pipeline, group)
     }
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {

@@ -73,7 +73,6 @@ mod options;
 mod pipeline;
 mod sequence;
 mod spec;
-mod text;
 mod timing;
 #[cfg(feature = "wgpu")]
 mod wgpu;

@@ -19,9 +19,6 @@ pub struct Ceilings {
 /// Bytes that the read kernel reads if the device binds that many: more than caches hold.
 const READ_BYTES: u64 = 256 << 20;
 
-/// How long each measurement is repeated.
-const MIN_DURATION: Duration = Duration::from_millis(300);
-
 /// A run for the rate of operations is made longer until it takes this long, or has [`MAX_ROUNDS`].
 const MIN_RUN_SECONDS: f64 = 0.005;
 
@@ -60,7 +57,8 @@ impl Measurement<'_> {
         Dispatch::new(device, &pipeline, &group, workgroups)
     }
 
-    /// Returns the median of the seconds that one run takes, of five and as many as the duration allows.
+    /// Returns the median of the seconds that one run takes, of five and as many as the duration allows. If one takes more
+    /// than ten times the duration, it is the only one.
     async fn seconds(
         &self,
         now: &dyn Fn() -> Duration,
@@ -74,7 +72,11 @@ impl Measurement<'_> {
             let before = now();
             device.record(&dispatch)?;
             device.finish().await?;
-            times.push((now() - before).as_secs_f64());
+            let took = now() - before;
+            times.push(took.as_secs_f64());
+            if !duration.is_zero() && took > 10 * duration {
+                break;
+            }
         }
         times.sort_by(f64::total_cmp);
         Ok(times[times.len() / 2])
@@ -90,12 +92,13 @@ impl Measurement<'_> {
 pub fn ceilings_blocking(
     device: &Device,
     now: &dyn Fn() -> Duration,
+    duration: Duration,
 ) -> Result<Ceilings, DeviceError> {
-    pollster::block_on(ceilings(device, now))
+    pollster::block_on(ceilings(device, now, duration))
 }
 
-/// Measures a device, for about a second. `now` is a clock, because browsers have another one than
-/// programs.
+/// Measures a device: for about `duration` how fast it reads, and for as long how fast it computes. `now` is a clock,
+/// because browsers have another one than programs.
 ///
 /// # Errors
 ///
@@ -103,6 +106,7 @@ pub fn ceilings_blocking(
 pub async fn ceilings(
     device: &Device,
     now: &dyn Fn() -> Duration,
+    duration: Duration,
 ) -> Result<Ceilings, DeviceError> {
     let software = device.info().software;
     let slow = software && device.info().api != Api::Host;
@@ -127,7 +131,7 @@ pub async fn ceilings(
         kernel: "measure_read",
         params: MeasureParams { len, invocations },
     };
-    let read_seconds = read.seconds(now, MIN_DURATION).await?;
+    let read_seconds = read.seconds(now, duration).await?;
     let mut fma = Measurement {
         device,
         x: &x,
@@ -143,6 +147,6 @@ pub async fn ceilings(
     let operations = OPERATIONS_PER_ROUND * f64::from(fma.params.len) * f64::from(invocations);
     Ok(Ceilings {
         read_bytes_per_second: read_bytes as f64 / read_seconds,
-        f32_operations_per_second: operations / fma.seconds(now, MIN_DURATION).await?,
+        f32_operations_per_second: operations / fma.seconds(now, duration).await?,
     })
 }

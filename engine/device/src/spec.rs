@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use wisp_types::Api;
 
-use crate::{DeviceError, text::serde_as_text};
+use crate::DeviceError;
 
 /// Which device to use, as [`Device::open`](crate::Device::open) takes it. Its text form is `auto`, or an
 /// interface (`host`, `vulkan`, `metal`, `dx12`, `gl`, `cuda`) with `:INDEX` to choose one of its adapters.
@@ -73,7 +73,18 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
-serde_as_text!(DeviceSpec);
+impl serde::Serialize for DeviceSpec {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for DeviceSpec {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -201,11 +201,12 @@ impl Bench {
         Ok(profiled)
     }
 
-    /// Measures the limits of the device: memory bandwidth and arithmetic.
+    /// Measures the limits of the device: memory bandwidth and arithmetic, the longer the more runs there are.
     fn ceilings(&self, settings: &Resolved) -> Result<Ceilings> {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
-        Ok(ceilings_blocking(&settings.device()?, &clock)?)
+        let duration = self.runs * Duration::from_millis(60);
+        Ok(ceilings_blocking(&settings.device()?, &clock, duration)?)
     }
 
     /// Prints the times of the profiler and writes the trace.

@@ -11,8 +11,8 @@ use wisp_types::{BoxFuture, DeviceInfo};
 use super::{
     device::{CudaDevice, SUBMISSION},
     graph::{self, Graph},
-    launch::launch_all,
-    objects::{Bound, CudaBindGroup, CudaBuffer, buffer_of},
+    launch::{check_sizes, launch_all},
+    objects::{Bound, CudaBindGroup, CudaBuffer, CudaKernel, buffer_of},
 };
 use crate::{
     backend::Backend,
@@ -20,7 +20,7 @@ use crate::{
     compiled::Checks,
     error::DeviceError,
     object::BackendObject,
-    pipeline::Dispatch,
+    pipeline::{BindGroup, Dispatch, Pipeline},
     timing::{Clock, Granularity, Spans},
 };
 
@@ -115,6 +115,12 @@ impl Backend for CudaDevice {
             buffers: bindings.iter().map(|slice| slice.buffer.clone()).collect(),
         };
         Ok(BackendObject::new(group))
+    }
+
+    fn check_dispatch(&self, pipeline: &Pipeline, group: &BindGroup) -> Result<(), DeviceError> {
+        let name = pipeline.kernel.name;
+        let kernel: &Arc<CudaKernel> = pipeline.object.get(name)?;
+        check_sizes(name, kernel, group.object.get(name)?)
     }
 
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {

@@ -46,7 +46,11 @@ pub(super) fn launch_all<'a>(
 }
 
 /// Checks that no binding is shorter than its type: the checks of indices in a kernel rely on it.
-fn check_sizes(name: &str, kernel: &CudaKernel, group: &CudaBindGroup) -> Result<(), DeviceError> {
+pub(super) fn check_sizes(
+    name: &str,
+    kernel: &CudaKernel,
+    group: &CudaBindGroup,
+) -> Result<(), DeviceError> {
     for parameter in &kernel.parameters {
         let Parameter::Pointer {
             binding, min_bytes, ..
@@ -77,7 +81,6 @@ fn launch(errors: &Errors, stream: &CudaStream, dispatch: &Dispatch) -> Result<(
     let name = dispatch.kernel().name;
     let kernel: &std::sync::Arc<CudaKernel> = dispatch.pipeline.object.get(name)?;
     let group: &CudaBindGroup = dispatch.group.object.get(name)?;
-    check_sizes(name, kernel, group)?;
     let arguments: Option<Vec<Argument>> = kernel
         .parameters
         .iter()

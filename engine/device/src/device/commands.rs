@@ -9,8 +9,8 @@ impl Device {
     /// The host runs them at once. A GPU gets them together with everything else that was recorded, in
     /// one submission, as soon as something needs them: [`Self::submit`], [`Self::read`],
     /// [`Self::finish`] or [`Self::submit_timed`], a write to memory that they use, a few thousand
-    /// dispatches more, or more [operations](Dispatch::operations) than drivers allow time for. Several models, and several steps of one, thus become one submission when they
-    /// run one after the other.
+    /// dispatches more, or more [operations](Dispatch::operations) than drivers allow time for. Several
+    /// models, and several steps of one, thus become one submission when they run one after the other.
     ///
     /// # Errors
     ///

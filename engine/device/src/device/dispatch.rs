@@ -12,7 +12,8 @@ impl Dispatch {
     /// # Errors
     ///
     /// If the pipeline or the bind group is another device's, the bind group was made for a kernel with
-    /// other bindings, or there are more workgroups than the device runs in one dimension.
+    /// other bindings, or there are more workgroups than the device runs in one dimension; with CUDA also if less memory
+    /// is bound than the type of a binding has.
     pub fn new(
         device: &Device,
         pipeline: &Pipeline,
@@ -39,6 +40,10 @@ impl Dispatch {
                 device: info.name.clone(),
                 limit,
             });
+        }
+        // A dispatch without workgroups runs nothing, so it needs nothing.
+        if !workgroups.contains(&0) {
+            device.backend.check_dispatch(pipeline, group)?;
         }
         Ok(Dispatch {
             pipeline: pipeline.clone(),

@@ -29,7 +29,7 @@ use threads::Threads;
 pub(crate) struct HostDevice {
     info: DeviceInfo,
     num_threads: usize,
-    /// `None` within on a target without threads.
+    /// Unset until the threads start; then `None` on targets that have no threads.
     threads: OnceLock<Option<Arc<Threads>>>,
     /// Held while a record runs: other devices take turns within it, but not what may use the same buffers.
     recording: Mutex<()>,
