@@ -39,13 +39,12 @@ pub fn write_atomic_with<E: From<io::Error>>(
     if existing.as_ref().is_ok_and(is_special) || is_open_file(path) {
         return write(path);
     }
-    let path = &resolve(path)?;
-    let Ok(existing) = existing else {
-        return replace(path, 0o666, write);
-    };
-    replace(path, 0o666, |temporary| {
+    replace(&resolve(path)?, 0o666, |temporary| {
         write(temporary)?;
-        Ok(fs::set_permissions(temporary, existing.permissions())?)
+        if let Ok(existing) = existing {
+            fs::set_permissions(temporary, existing.permissions())?;
+        }
+        Ok(())
     })
 }
 

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -66,8 +67,10 @@ impl CacheEntry {
 ///
 /// Several processes may use one folder at the same time. Files are written atomically, so nobody reads
 /// half of one. Each ends with a checksum, and a damaged file counts as absent. When the folder grows
-/// beyond its limit, the files that were not used for longest are deleted. Nothing that goes wrong is an
-/// error: the caller recreates whatever it does not find.
+/// beyond its limit, the files that were not used for longest are deleted. A cache and its clones count what
+/// they write themselves, and what others write only when they look at the whole folder: with their first
+/// file, and when they reach the limit. Nothing that goes wrong is an error: the caller recreates whatever it
+/// does not find.
 ///
 /// What is read is trusted: programs run without bounds checks, and drivers parse pipeline caches. So on
 /// Unix a file counts as absent if a user other than the process's own may have written it.
@@ -90,6 +93,9 @@ impl CacheEntry {
 pub struct DiskCache {
     folder: PathBuf,
     max_bytes: u64,
+    /// The bytes of all entries when the folder was last looked at, and of those that were written since; `None` before
+    /// the first.
+    total: Arc<Mutex<Option<u64>>>,
 }
 
 impl DiskCache {
@@ -98,6 +104,7 @@ impl DiskCache {
         DiskCache {
             folder: folder.into(),
             max_bytes: DEFAULT_MAX_BYTES,
+            total: Arc::default(),
         }
     }
 
@@ -150,15 +157,25 @@ impl DiskCache {
             replace(&path, 0o600, |temporary| fs::write(temporary, &bytes))
         });
         if written.is_ok() {
-            self.shrink();
+            self.count(bytes.len() as u64);
         }
     }
 
-    /// Deletes the least recently used entries beyond the limit.
-    fn shrink(&self) {
-        let Ok(directory) = fs::read_dir(&self.folder) else {
-            return;
+    /// Counts a file that was written, and shrinks the folder if it may exceed its limit. Hundreds of files may be
+    /// written one after the other, so the folder is not looked at for each.
+    fn count(&self, bytes: u64) {
+        // Poisoning is harmless: the value is replaced whole.
+        let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        *total = match *total {
+            Some(known) if known.saturating_add(bytes) <= self.max_bytes => Some(known + bytes),
+            _ => self.shrink(),
         };
+    }
+
+    /// Deletes the least recently used entries beyond the limit. Returns the bytes of those that are left; `None` if the
+    /// folder cannot be read.
+    fn shrink(&self) -> Option<u64> {
+        let directory = fs::read_dir(&self.folder).ok()?;
         let mut entries = Vec::new();
         for file in directory.flatten() {
             let Ok(data) = file.metadata() else { continue };
@@ -179,6 +196,7 @@ impl DiskCache {
                 total -= bytes;
             }
         }
+        Some(total)
     }
 }
 
@@ -251,6 +269,30 @@ mod tests {
         assert!(!exists(".wisp-part-1") && exists("model.gguf"));
         cache.write("e.program", &[1; 2000]);
         assert_eq!(cache.read("e.program"), None, "larger than the limit");
+    }
+
+    #[test]
+    fn the_folder_stays_within_its_limit_whoever_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = |limit| DiskCache::new(folder.path()).with_limit(limit);
+        let bytes = || -> u64 {
+            let files = fs::read_dir(folder.path()).unwrap();
+            files
+                .map(|file| file.unwrap().metadata().unwrap().len())
+                .sum()
+        };
+        // Clones count together.
+        let first = cache(2000);
+        for number in 0..20 {
+            let name = format!("{number}.code");
+            first.clone().write(&name, &[1; 300]);
+            assert!(bytes() <= 2000, "after file {number}");
+        }
+        // Another one begins with what is there.
+        let second = cache(1000);
+        second.write("last.code", &[1; 300]);
+        assert!(bytes() <= 1000);
+        assert!(second.read("last.code").is_some());
     }
 
     #[cfg(unix)]
