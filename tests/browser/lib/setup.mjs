@@ -19,6 +19,12 @@ export function shared(path) {
 /** Whether all cases run; an ordinary run takes a sample of some tests, because the browser's software adapter is slow. */
 export const ALL = process.env.WISP_TEST_ALL === "1";
 
+/** Turns the samples: `run.sh` sets it to a number from the commit, so that runs of different commits take different cases. */
+export const TURN = Number(process.env.WISP_TEST_TURN ?? 0);
+
+/** Returns whether this run takes case `i` of `n`, of which an ordinary run takes one. */
+export const takes = (i, n) => ALL || (TURN + i) % n === 0;
+
 /** The class of kernels that models run unless a test chooses one: `gpu`, `software`, or by default the adapter's own. */
 const deviceClass = process.env.WISP_TEST_CLASS || undefined;
 /** The page's address with that class. */
@@ -46,7 +52,8 @@ export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
 
 /**
  * Runs a function on the page with the package's exports. An error is returned as { code, message }. Models have the KV
- * cache with which every device gives the same tokens, unless the function asks for another.
+ * cache with which every device gives the same tokens, unless the function asks for another. `engine` resolves to a
+ * loaded built-in model that stays with the page: functions share it, because a load takes seconds, and do not unload it.
  */
 export function run(page, body, argument) {
   return page.evaluate(
@@ -54,8 +61,12 @@ export function run(page, body, argument) {
       const package_ = await import("/wisp-web/index.js");
       const load = (options) => package_.Wisp.load({ deviceClass, kvCacheFormat: "float32", ...options });
       const Wisp = Object.assign(Object.create(package_.Wisp), { load });
+      const engine = () => (globalThis.sharedEngine ??= load().catch((error) => {
+        globalThis.sharedEngine = undefined;
+        throw error;
+      }));
       try {
-        return await (0, eval)(`(${source})`)({ ...package_, Wisp }, argument);
+        return await (0, eval)(`(${source})`)({ ...package_, Wisp, engine }, argument);
       } catch (error) {
         return { code: error.code ?? error.name, message: error.message, advice: error.advice };
       }
