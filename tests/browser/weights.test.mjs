@@ -4,10 +4,12 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { llama, llamaParts } from "./lib/gguf.mjs";
-import { ALL, REPOSITORY, blank, json, run, shared, TINY } from "./lib/setup.mjs";
+import { ALL, REPOSITORY, blank, json, run, shared, takes, TINY } from "./lib/setup.mjs";
 
 const tiny = readFileSync(TINY);
-const big = llama({ layers: 32, width: 1024, hidden: 4096, heads: 16, vocab: 32_000 });
+/** A model that is larger than the module's memory may become, and the bytes after which its connections break. */
+const [LAYERS, LEAST, BREAK] = ALL ? [32, 600e6, 97e6] : [12, 280e6, 44e6];
+const big = llama({ layers: LAYERS, width: 1024, hidden: 4096, heads: 16, vocab: 32_000 });
 const middle = llama({ layers: 4, width: 512, hidden: 2048, heads: 8, vocab: 8000 });
 const small = { layers: 2, width: 64, hidden: 128, heads: 2, vocab: 256 };
 const CHUNK = 4 << 20;
@@ -38,19 +40,19 @@ function requests(path) {
   return found.map(({ range }) => Number(/^bytes=(\d+)-/.exec(range)[1]));
 }
 
-test("600 MB load in bounded memory over slow and broken connections, then without a network", async () => {
-  assert.ok(big.size > 600e6, `${big.size}`);
+test(`${LEAST / 1e6} MB load in bounded memory over slow and broken connections, then without a network`, async () => {
+  assert.ok(big.size > LEAST, `${big.size}`);
   let broken = 0;
-  // The first connection is slow, and waits in the middle of a piece before it breaks; the others break after 97 MB.
+  // The first connection is slow, and waits in the middle of a piece before it breaks; the others break later.
   site.server.state.fault = ({ path, range }) => {
     if (path !== "/big.gguf") return {};
     broken += 1;
-    return Number(range?.[1] ?? 0) === 0 ? { breakAfter: 2.5 * CHUNK, delay: 20, linger: 2000 } : { breakAfter: 97_000_000 };
+    return Number(range?.[1] ?? 0) === 0 ? { breakAfter: 2.5 * CHUNK, delay: 20, linger: 2000 } : { breakAfter: BREAK };
   };
   const first = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
   assert.ok(first.memory, JSON.stringify(first));
   assert.ok(first.memory.wasm < MOST_WASM, `${first.memory.wasm} bytes of wasm memory`);
-  assert.ok(first.memory.gpu > 600e6);
+  assert.ok(first.memory.gpu > LEAST);
   const starts = requests("/big.gguf");
   assert.ok(broken >= 6, `${broken} connections`);
   // Received bytes are not requested again. (Chromium drops what it received before a connection broke and the page had
@@ -119,16 +121,28 @@ const loadWhole = async ({ Wisp }, options) => {
   return { tokens: token_ids, warnings, most: Math.max(0, ...received), totals: [...totals] };
 };
 
+let known;
+/** Returns the tokens of /middle.gguf over a good connection. */
+async function middleTokens() {
+  if (!known) {
+    const got = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+    assert.ok(got.tokens, JSON.stringify(got));
+    known = got.tokens;
+  }
+  return known;
+}
+
+// An ordinary run takes two of the servers, one with each storage.
 for (const [i, [name, fault, knowsLength]] of [
   ["without ranges", { ignoreRange: true }, true],
   ["without a length and ranges", { ignoreRange: true, noLength: true }, false],
   ["that compresses", { compress: true }, false],
   ["that compresses in chunks", { compress: true, noLength: true }, false],
 ].entries()) {
-  for (const cache of ["prefer", "none"].filter((_, j) => ALL || j === i % 2)) {
+  for (const cache of ["prefer", "none"].filter((_, j) => takes(i + 2 * j, 4))) {
     test(`a model loads from a server ${name}, with storage "${cache}"`, async () => {
       await run(site.page, ({ models }) => models.clear());
-      const { tokens } = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+      const tokens = await middleTokens();
       site.server.state.requests.length = 0;
       site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? fault : {});
       const got = await run(site.page, loadWhole, { model: "/middle.gguf", cache });
@@ -154,12 +168,13 @@ for (const [i, [name, fault, knowsLength]] of [
 }
 
 test("a server whose headers other sites cannot read, and that refuses ranges to them, is enough", async () => {
-  const { tokens } = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+  const tokens = await middleTokens();
   const { serve } = await import("./lib/server.mjs");
   const other = await serve({ virtual: { "/middle.gguf": middle } });
   const hidden = { "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "" };
   other.state.headers = hidden;
-  for (const fault of [{}, { ignoreRange: true }, { noLength: true }, { ignoreRange: true, noLength: true }, { compress: true }]) {
+  const faults = [{}, { ignoreRange: true }, { noLength: true }, { ignoreRange: true, noLength: true }, { compress: true }];
+  for (const fault of faults.filter((_, i) => takes(i, 5) || takes(i + 2, 5))) {
     other.state.fault = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: { "Access-Control-Allow-Origin": "*" } } : fault);
     const got = await run(site.page, loadWhole, { model: `${other.url}/middle.gguf`, cache: "none" });
     assert.deepEqual(got.tokens, tokens, `${JSON.stringify(fault)}: ${JSON.stringify(got)}`);
@@ -215,16 +230,15 @@ test("a whole download is listed while it arrives, and deleted after it was stop
   assert.deepEqual(await folders(), []);
 });
 
-test("requests for a part that fail once or twice do not end resumability", async () => {
-  for (const failures of [1, 2]) {
-    let asked = 0;
-    // Chromium refuses a compressed answer to such a request.
-    site.server.state.fault = ({ path, range }) => (path === "/middle.gguf" && range && ++asked <= failures ? { compress: true } : {});
-    const got = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
-    site.server.state.fault = undefined;
-    assert.ok(got.tokens, JSON.stringify(got));
-    assert.deepEqual(got.warnings, []);
-  }
+test("requests for a part that fail twice do not end resumability", async () => {
+  let asked = 0;
+  // Chromium refuses a compressed answer to such a request.
+  site.server.state.fault = ({ path, range }) => (path === "/middle.gguf" && range && ++asked <= 2 ? { compress: true } : {});
+  const got = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+  site.server.state.fault = undefined;
+  assert.ok(got.tokens, JSON.stringify(got));
+  assert.deepEqual(got.warnings, []);
+  assert.ok(asked > 2, `${asked} requests`);
 });
 
 test("an incomplete model is of one version, and a complete one is checked on demand", async () => {
@@ -240,12 +254,17 @@ test("an incomplete model is of one version, and a complete one is checked on de
   assert.ok((await load()).tokens);
   assert.deepEqual(await tags(), Array(3).fill('"2"'), "the stored parts are those of the missing one");
   version = "3";
-  assert.ok((await load()).tokens);
-  assert.deepEqual(await tags(), Array(3).fill('"2"'), "a complete model needs no network");
+  // An ordinary run takes one of two loads that change nothing.
+  if (takes(0, 2)) {
+    assert.ok((await load()).tokens);
+    assert.deepEqual(await tags(), Array(3).fill('"2"'), "a complete model needs no network");
+  }
   assert.ok((await load({ cache: "check" })).tokens);
   assert.deepEqual(await tags(), Array(3).fill('"3"'));
-  site.server.state.fault = ({ path }) => (path.startsWith("/small-") ? { status: 503 } : {});
-  assert.ok((await load({ cache: "check" })).tokens, "without an answer the stored model is used");
+  if (takes(1, 2)) {
+    site.server.state.fault = ({ path }) => (path.startsWith("/small-") ? { status: 503 } : {});
+    assert.ok((await load({ cache: "check" })).tokens, "without an answer the stored model is used");
+  }
   site.server.state.fault = undefined;
   await run(site.page, ({ models }) => models.clear());
 });
@@ -280,14 +299,10 @@ test("a model in more files than a browser opens connections is opened", async (
 });
 
 test("a GGUF model in several files loads", async () => {
-  const whole = await run(site.page, loadOnce, { model: "/small.gguf", cache: "none" });
-  assert.ok(whole.tokens, JSON.stringify(whole));
-  // The URL of any part names all of them.
-  const parts = await run(site.page, loadOnce, { model: "/small-00002-of-00003.gguf", cache: "none" });
-  assert.ok(parts.tokens, JSON.stringify(parts));
-  // Addresses are relative to the page's.
-  for (const model of ["small.gguf", { urls: ["small.gguf"] }]) {
-    assert.deepEqual((await run(site.page, loadOnce, { model, cache: "none" })).tokens, whole.tokens);
+  // Addresses are relative to the page's, and the URL of any part names all of them.
+  for (const model of [{ urls: ["small.gguf"] }, "small-00002-of-00003.gguf"]) {
+    const got = await run(site.page, loadOnce, { model, cache: "none" });
+    assert.ok(got.tokens, JSON.stringify(got));
   }
   const alone = await run(site.page, async ({ Wisp }) => {
     const part = new File([await (await fetch("/small-00001-of-00003.gguf")).blob()], "small-00001-of-00003.gguf");
@@ -331,7 +346,7 @@ test("a hub repository loads by encoding, then without a network", async () => {
   await run(site.page, ({ models }) => models.clear());
 });
 
-for (const name of ["llama", "qwen3"]) {
+for (const name of ["llama", "qwen3"].filter((_, i) => takes(i, 2))) {
   test(`safetensors of ${name} load from two files with their configuration`, async (t) => {
     const folder = shared(`goldens/${name}`);
     if (!folder) return t.skip("no ../shared");
@@ -347,7 +362,7 @@ for (const name of ["llama", "qwen3"]) {
   });
 }
 
-test("safetensors of a hub repository load, then without a network", async (t) => {
+if (takes(1, 2)) test("safetensors of a hub repository load, then without a network", async (t) => {
   const folder = shared("goldens/llama");
   if (!folder) return t.skip("no ../shared");
   const hub = await serveHub();
@@ -361,7 +376,7 @@ test("safetensors of a hub repository load, then without a network", async (t) =
   for (const got of [first, second]) assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
 });
 
-test("safetensors at an address load, then without a network", async () => {
+if (takes(0, 2)) test("safetensors at an address load, then without a network", async () => {
   const folder = join(REPOSITORY, "tests/fixtures/goldens/olmo3");
   const hub = await serveHub();
   hub.publish(Object.fromEntries(["config.json", "model.safetensors"].map((file) => [file, readFileSync(join(folder, file))])));
