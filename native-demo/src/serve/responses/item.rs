@@ -91,9 +91,6 @@ impl Item {
         if !matches!(self.kind, Kind::Call { .. }) {
             event["content_index"] = 0.into();
         }
-        if self.kind == Kind::Message && name != "part" {
-            event["logprobs"] = self.scores.clone().into();
-        }
         event[name] = value;
         event
     }
@@ -127,7 +124,7 @@ impl Item {
     /// Returns the events of its end.
     pub fn end(&self, status: &str) -> Vec<Value> {
         let kind = format!("{}.done", self.text_name());
-        let done = match &self.kind {
+        let mut done = match &self.kind {
             Kind::Call { name, .. } => {
                 let mut done = self.event(&kind, "arguments", self.text.clone().into());
                 done["name"] = name.clone().into();
@@ -135,6 +132,9 @@ impl Item {
             }
             _ => self.event(&kind, "text", self.text.clone().into()),
         };
+        if self.kind == Kind::Message {
+            done["logprobs"] = self.scores.clone().into();
+        }
         let part = self.part();
         let part = part.map(|part| self.event("content_part.done", "part", part));
         let item = self.item_event("output_item.done", &self.json(status));
@@ -148,5 +148,23 @@ impl Item {
             Kind::Message => "output_text",
             Kind::Call { .. } => "function_call_arguments",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deltas_have_their_own_log_probabilities_and_the_end_has_all() {
+        let mut item = Item::new(Kind::Message, "1", 0);
+        let deltas = [("a", 1), ("b", 2)].map(|(text, score)| item.add(text, vec![score.into()]));
+        let deltas = deltas.map(|event| event.expect("an event")["logprobs"].clone());
+        assert_eq!(deltas, [json!([1]), json!([2])]);
+        assert_eq!(item.add("", vec![3.into()]), None);
+        let events = item.end("completed");
+        assert_eq!(events[0]["logprobs"], json!([1, 2, 3]));
+        assert_eq!(events[1]["part"]["logprobs"], json!([1, 2, 3]));
+        assert_eq!(events[1].get("logprobs"), None);
     }
 }
