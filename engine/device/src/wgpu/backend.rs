@@ -1,9 +1,6 @@
 //! Memory, kernels and commands of an adapter.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{ops::Range, sync::atomic::AtomicU64};
 
 use wisp_shaders::Kernel;
 use wisp_types::{BoxFuture, DeviceInfo};
@@ -24,9 +21,6 @@ use crate::{
     pipeline::Dispatch,
     timing::{Clock, Granularity, Spans},
 };
-
-/// Bytes on their way to the device after which an upload waits, so that staging memory stays small.
-const UPLOAD_WINDOW: u64 = 8 << 20;
 
 impl Backend for WgpuDevice {
     fn info(&self) -> &DeviceInfo {
@@ -67,16 +61,16 @@ impl Backend for WgpuDevice {
         self.queue.write_buffer(&target.raw, offset, data);
         drop(recorder);
         let bytes = data.len() as u64;
-        // Small writes are the steady path; only a checkpoint's upload fills the window.
-        let pending = self.uploading.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if pending >= UPLOAD_WINDOW {
-            self.uploading.store(0, Ordering::Relaxed);
+        // Reads tell of the arrival of the small writes of each step; only a checkpoint's upload fills the window.
+        if self.uploads.add(bytes) {
+            let written = self.uploads.written();
             self.queue.submit([]);
             // A browser paces uploads itself; there this returns at once.
             if !poller::poll(&self.device, wgpu::PollType::wait_indefinitely()) {
                 self.errors.check(buffer.label(), bytes)?;
                 return Err(self.stopped_answering());
             }
+            self.uploads.note_arrival(written);
         }
         self.errors.check(buffer.label(), bytes)
     }
@@ -175,6 +169,7 @@ impl Backend for WgpuDevice {
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
         let (answer, receiver) = Answer::new();
         let mut recorder = self.recorder();
+        let written = self.uploads.written();
         recorder.submit(&self.queue);
         let index = self.queue.submit([]);
         drop(recorder);
@@ -184,7 +179,9 @@ impl Backend for WgpuDevice {
         Box::pin(async move {
             let done = receiver.await;
             self.check_submission()?;
-            done.map_err(|_| self.stopped_answering())
+            done.map_err(|_| self.stopped_answering())?;
+            self.uploads.note_arrival(written);
+            Ok(())
         })
     }
 

@@ -1,11 +1,13 @@
 //! An adapter, opened through wgpu.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wisp_shaders::Kernel;
 use wisp_types::DeviceInfo;
 
-use super::{errors::ErrorSlot, pipelines::Pipelines, poller::Poller, recorder::Recorder};
+use super::{
+    errors::ErrorSlot, pipelines::Pipelines, poller::Poller, recorder::Recorder, uploads::Uploads,
+};
 use crate::{compiled::Checks, error::DeviceError, object::BackendObject};
 
 /// What a user can do whose DX12 rejects a kernel.
@@ -25,8 +27,7 @@ pub(super) struct WgpuDevice {
     pub errors: ErrorSlot,
     pub recorder: Mutex<Recorder>,
     pub pipelines: Pipelines,
-    /// Bytes written since the last wait of an upload.
-    pub uploading: AtomicU64,
+    pub uploads: Uploads,
     pub poller: Poller,
 }
 

@@ -17,6 +17,7 @@ mod poller;
 mod readback;
 mod recorder;
 mod timestamps;
+mod uploads;
 #[cfg(any(windows, target_os = "linux", target_os = "android"))]
 mod vulkan_memory;
 

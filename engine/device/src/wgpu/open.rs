@@ -1,6 +1,6 @@
 //! Opening adapters.
 
-use std::sync::{Arc, Mutex, atomic::AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use wisp_types::{Api, BoxFuture};
 
@@ -10,6 +10,7 @@ use super::{
     errors::ErrorSlot,
     pipelines::Pipelines,
     poller::Poller,
+    uploads::Uploads,
 };
 use crate::{backend::Backend, error::DeviceError, options::DeviceOptions};
 
@@ -97,7 +98,7 @@ async fn open_adapter(
         errors,
         recorder: Mutex::default(),
         pipelines,
-        uploading: AtomicU64::new(0),
+        uploads: Uploads::default(),
         poller,
     }))
 }

@@ -22,6 +22,7 @@ impl WgpuDevice {
         });
         let mut recorder = self.recorder();
         let submits_dispatches = recorder.has_dispatches();
+        let written = self.uploads.written();
         let encoder = recorder.encoder(&self.device);
         encoder.copy_buffer_to_buffer(&source.raw, range.start, &staging, 0, bytes);
         let index = self.queue.submit(recorder.finish());
@@ -31,8 +32,12 @@ impl WgpuDevice {
             self.errors.check("a submission", 0)?;
         }
         let (errors, label) = (self.errors.clone(), buffer.label.clone());
+        let uploads = self.uploads.clone();
         Ok(async move {
             let fetched = fetched.await;
+            if fetched.is_ok() {
+                uploads.note_arrival(written);
+            }
             errors.check(&label, bytes)?;
             fetched
         })
