@@ -30,6 +30,13 @@ pub(crate) struct SubmittedBatch {
     sampled: SampledTokens,
 }
 
+/// What the device works on when a batch is submitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InFlight {
+    Nothing,
+    Batch,
+}
+
 impl fmt::Debug for SubmittedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SubmittedBatch").field(&self.batch).finish()
@@ -92,7 +99,8 @@ impl Runner {
     ) -> Result<SubmittedBatch, PipelineError> {
         let settings = self.sampler.begin(&batch)?;
         let inputs = self.model.prepare_initial_token_inputs(&batch)?;
-        self.submit_steps(batch, settings, inputs, mask).await
+        self.submit_steps(batch, settings, inputs, InFlight::Nothing, mask)
+            .await
     }
 
     /// Submits a batch from [`Scheduler::schedule_after`](super::scheduler::Scheduler::schedule_after) behind
@@ -115,7 +123,8 @@ impl Runner {
         };
         let inputs = self.model.prepare_next_token_inputs(&sampled, previous)?;
         // A batch with a constrained sequence follows no other.
-        self.submit_steps(batch, settings, inputs, |_, _| {}).await
+        self.submit_steps(batch, settings, inputs, InFlight::Batch, |_, _| {})
+            .await
     }
 
     async fn submit_steps(
@@ -123,6 +132,7 @@ impl Runner {
         batch: Batch,
         settings: Vec<SampleSettings>,
         mut inputs: ModelInputs,
+        in_flight: InFlight,
         mut mask: impl FnMut(RequestId, &mut [u32]),
     ) -> Result<SubmittedBatch, PipelineError> {
         let since = Instant::now();
@@ -137,6 +147,10 @@ impl Runner {
                 self.check_logits(&outputs, settings.len() as u64)?;
                 self.sampler.write_masks(&batch, &mut mask)?;
                 self.sampler.sample(&outputs.logits).await?;
+            }
+            if step == 0 && steps > 1 && in_flight == InFlight::Nothing {
+                // The device begins with the first step while the others are recorded.
+                self.sampler.submit()?;
             }
         }
         let sampled = match settings.is_empty() {

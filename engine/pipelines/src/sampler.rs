@@ -193,7 +193,7 @@ impl Sampler {
     ) -> Result<(), PipelineError> {
         let words = mask_words(self.vocab);
         if batch.sequences.iter().any(|part| part.constrained) {
-            self.model.device().submit().map_err(SessionError::from)?;
+            self.submit()?;
         }
         for part in batch.sequences.iter().filter(|part| part.constrained) {
             let mut bits = vec![0; words as usize];
@@ -210,6 +210,11 @@ impl Sampler {
         let rows = logits.shape().first().copied().unwrap_or(0);
         self.model.write_tensor("logits", logits).await?;
         Ok(self.model.run(&self.dims(rows)?)?)
+    }
+
+    /// Submits the work recorded so far.
+    pub(crate) fn submit(&self) -> Result<(), PipelineError> {
+        Ok(self.model.device().submit().map_err(SessionError::from)?)
     }
 
     /// Returns the dimensions of a run that samples from `rows` rows of logits.

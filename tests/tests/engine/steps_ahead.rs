@@ -9,7 +9,10 @@ use std::{
 };
 
 use wisp_engine::{
-    device::Device,
+    device::{
+        Device,
+        faults::{FaultPoint, Faults},
+    },
     pipelines::{
         FinishReason, ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel,
         Request, RequestId, StepEvents, TextProcessor, text_generation::TextGenerator,
@@ -72,9 +75,20 @@ fn hanging(
     max_steps: u64,
     hangs: Arc<AtomicBool>,
 ) -> (TextGenerator, Arc<AtomicUsize>) {
+    let device = Device::host(1).unwrap();
+    on_device(device, asynchronous, max_steps, hangs)
+}
+
+/// Like [`hanging`], on a device.
+fn on_device(
+    device: Device,
+    asynchronous: bool,
+    max_steps: u64,
+    hangs: Arc<AtomicBool>,
+) -> (TextGenerator, Arc<AtomicUsize>) {
     let follows = |at: u64| (at % VOCAB == (at / VOCAB + 1) % VOCAB) as u32 as f32;
     let table: Vec<f32> = (0..VOCAB * VOCAB).map(follows).collect();
-    let session = InferenceSession::new(Device::host(1).unwrap());
+    let session = InferenceSession::new(device);
     let model = Bigram::load(&session, &table).unwrap();
     let steps = Arc::new(AtomicUsize::new(0));
     let model = Counting {
@@ -138,6 +152,29 @@ fn the_next_step_is_submitted_before_the_tokens_are_read() {
         assert_eq!(ahead.iter().max(), Some(&usize::from(asynchronous)));
         assert_eq!(ahead.iter().sum::<usize>() > 10, asynchronous, "{ahead:?}");
         assert_eq!(steps.load(Relaxed), 20);
+    }
+}
+
+#[test]
+fn idle_devices_get_the_first_of_several_steps_before_the_others() {
+    let (device, commands) = Faults::wrap(&Device::host(1).unwrap());
+    let (mut generator, steps) = on_device(device, false, 4, Arc::default());
+    generator.add(request(0, 20, vec![])).unwrap();
+    let counts = || (steps.load(Relaxed), commands.count(FaultPoint::Submission));
+    let mut batches = Vec::new();
+    while !generator.is_idle() {
+        let before = counts();
+        generator.step_blocking().unwrap();
+        let after = counts();
+        batches.push((after.0 - before.0, after.1 - before.1));
+    }
+    // The pace begins with one step. The last step of a batch is submitted by the read of its tokens.
+    let (first, per_step) = batches[0];
+    assert_eq!(first, 1);
+    assert!(batches.iter().any(|(steps, _)| *steps == 4), "{batches:?}");
+    for (steps, commands) in &batches {
+        let expected = *steps as u64 * per_step + u64::from(*steps > 1);
+        assert_eq!(*commands, expected, "{batches:?}");
     }
 }
 
