@@ -7,8 +7,8 @@ use crate::{
 impl Model {
     /// Runs the model once and keeps the kernels, workgroup counts, bind groups and parameters of a run with
     /// inputs of these shapes. From then on every run of these sizes ([`Self::replay`], but also
-    /// [`Self::execute`] and [`Self::run`]) only writes its inputs and submits. Of sizes that were not
-    /// captured, only those of the most recent run are kept.
+    /// [`Self::execute`] and [`Self::run`]) only writes its inputs and submits. Runs of other sizes share one
+    /// set of parameters, which is written again when the sizes change.
     ///
     /// Returns the outputs in the model's own memory, which each run overwrites.
     ///

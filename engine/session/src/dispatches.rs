@@ -14,11 +14,11 @@ use crate::{
     operations::operations,
     params::{call_params, evaluate},
     profile::Work,
-    recording::{Recording, Run},
+    recording::{Recording, Run, Runs},
 };
 
-/// A locked recording, and the run that it holds.
-type LockedRun<'a> = (MutexGuard<'a, Option<Arc<Run>>>, Arc<Run>);
+/// Locked runs, and the current one.
+type LockedRun<'a> = (MutexGuard<'a, Runs>, Arc<Run>);
 
 /// The workgroups that cover a grid, at most `most` in a dimension.
 fn workgroups(kernel: &Kernel, [x, y]: [u64; 2], most: u32) -> [u32; 3] {
@@ -172,14 +172,13 @@ impl Model {
         recorded
     }
 
-    /// Locks the recording of these sizes, with their run in it: a captured one, the most recent one if it
-    /// has these sizes, or a new one.
+    /// Locks the recording of these sizes, with their run as the current one.
     fn prepare(&self, dims: &Dims) -> Result<LockedRun<'_>, SessionError> {
         self.check_ready()?;
         self.recorded(self.recording_of(dims), dims)
     }
 
-    /// The recording of these sizes: a captured one, or the one of the most recent sizes.
+    /// The recording of these sizes: a captured one, or the one of all other sizes.
     pub(crate) fn recording_of(&self, dims: &Dims) -> &Recording {
         let captured = self.captured.iter().find(|(sizes, _)| sizes == dims);
         captured.map_or(&self.recording, |(_, recording)| recording)
@@ -198,25 +197,37 @@ impl Model {
         })
     }
 
-    /// The run that a recording holds, if it has these sizes; otherwise prepares it and writes its
-    /// parameters.
+    /// Makes the run of these sizes the current one of a recording: prepares it unless it is kept, and writes
+    /// its parameters unless they are those of the last run.
     fn recorded<'a>(
         &self,
         recording: &'a Recording,
         dims: &Dims,
     ) -> Result<LockedRun<'a>, SessionError> {
-        let mut last = recording.locked();
-        if let Some(run) = last.as_ref().filter(|run| run.dims == *dims) {
+        let mut runs = recording.locked();
+        if let Some(run) = runs.current().filter(|run| run.dims == *dims) {
             let run = run.clone();
-            return Ok((last, run));
+            return Ok((runs, run));
         }
         // Unchecked kernels rely on parameters that fit the workgroups: those of a run that is being
         // executed step by step stay as they are.
-        if last.as_ref().is_some_and(|run| Arc::strong_count(run) > 1) {
+        if runs.current().is_some_and(|run| Arc::strong_count(run) > 1) {
             return Err(SessionError::Busy {
                 model: self.program.name.clone(),
             });
         }
+        let run = match runs.take(dims) {
+            Some(run) => run,
+            None => Arc::new(self.new_run(recording, dims)?),
+        };
+        runs.retire();
+        self.device.write(&recording.params, 0, &run.params)?;
+        runs.begin(run.clone());
+        Ok((runs, run))
+    }
+
+    /// Prepares the run of these sizes.
+    fn new_run(&self, recording: &Recording, dims: &Dims) -> Result<Run, SessionError> {
         let params = self.params(dims)?;
         let (mut dispatches, mut calls) = (Vec::new(), Vec::new());
         for (call, group) in recording.groups.iter().enumerate() {
@@ -225,15 +236,12 @@ impl Model {
                 dispatches.push(self.dispatch(call, dims, pipeline, group, workgroups)?);
             }
         }
-        *last = None;
-        self.device.write(&recording.params, 0, &params)?;
-        let run = Arc::new(Run {
+        Ok(Run {
             dims: dims.clone(),
+            params,
             sequence: Sequence::new(dispatches),
             calls,
-        });
-        *last = Some(run.clone());
-        Ok((last, run))
+        })
     }
 
     /// The parameters of all calls for these sizes, [`PARAMS_STRIDE`] bytes each.

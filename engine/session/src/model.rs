@@ -35,7 +35,7 @@ pub struct Model {
     pub(crate) memory: Memory,
     /// The candidate kernels of each call; none of calls that no run makes.
     pub(crate) choices: Vec<Vec<Choice>>,
-    /// The run of the most recent sizes.
+    /// The runs of the most recent sizes.
     pub(crate) recording: Recording,
     /// Captured runs, by their sizes.
     pub(crate) captured: Vec<(Dims, Recording)>,

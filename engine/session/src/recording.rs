@@ -1,25 +1,67 @@
-//! The dispatches and parameters of a run of some sizes, kept for the next run.
+//! The dispatches and parameters of runs of some sizes, kept for the next runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use wisp_compiler::{PARAMS_STRIDE, Program};
 use wisp_device::{BindGroup, Buffer, Device, Dispatch, Sequence, Usage};
 
 use crate::{bind::Memory, dims::Dims, error::SessionError};
 
-/// A program's calls bound to a parameter buffer of their own, and the run that this buffer was last
-/// written for.
+/// How many runs of earlier sizes are kept. The sizes of steps come again as sequences join and leave a batch.
+const MAX_EARLIER: usize = 15;
+
+/// A program's calls bound to a parameter buffer of their own, and the runs that use it, one at a time.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub params: Buffer,
     pub groups: Vec<BindGroup>,
-    run: Mutex<Option<Arc<Run>>>,
+    runs: Mutex<Runs>,
+}
+
+/// The prepared runs of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    /// The run whose parameters are in the buffer.
+    current: Option<Arc<Run>>,
+    /// Runs of other sizes, the most recent last.
+    earlier: VecDeque<Arc<Run>>,
+}
+
+impl Runs {
+    /// The run whose parameters are in the buffer.
+    pub fn current(&self) -> Option<&Arc<Run>> {
+        self.current.as_ref()
+    }
+
+    /// Takes out the earlier run of these sizes.
+    pub fn take(&mut self, dims: &Dims) -> Option<Arc<Run>> {
+        let at = self.earlier.iter().position(|run| run.dims == *dims)?;
+        self.earlier.remove(at)
+    }
+
+    /// Makes the current run an earlier one, before the parameters of another are written.
+    pub fn retire(&mut self) {
+        self.earlier.extend(self.current.take());
+        if self.earlier.len() > MAX_EARLIER {
+            self.earlier.pop_front();
+        }
+    }
+
+    /// Makes a run the current one, after its parameters were written.
+    pub fn begin(&mut self, run: Arc<Run>) {
+        self.current = Some(run);
+    }
 }
 
 /// The dispatches of one run, in order; calls with an empty grid and skipped calls have none.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub dims: Dims,
+    /// The parameters of all calls, [`PARAMS_STRIDE`] bytes each.
+    pub params: Vec<u8>,
     pub sequence: Sequence,
     /// The index of each dispatch's call in the program.
     pub calls: Vec<usize>,
@@ -54,14 +96,14 @@ impl Recording {
         Ok(Recording {
             groups: memory.bind(device, program, &params)?,
             params,
-            run: Mutex::default(),
+            runs: Mutex::default(),
         })
     }
 
     /// Drops the bind groups, which keep the memory alive.
     pub fn release(&mut self) {
         self.groups = Vec::new();
-        *self.locked() = None;
+        *self.locked() = Runs::default();
     }
 
     /// Binds the calls to other memory.
@@ -76,8 +118,68 @@ impl Recording {
         Ok(())
     }
 
-    /// The run of the sizes that the parameters were last written for.
-    pub fn locked(&self) -> MutexGuard<'_, Option<Arc<Run>>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the runs. While they are locked, no other run can rewrite the parameters.
+    pub fn locked(&self) -> MutexGuard<'_, Runs> {
+        // Poisoning is harmless: no run is current while parameters are written.
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_graph::Graph;
+    use wisp_types::{DType, Encoding, shape};
+    use wisp_weights::MemoryWeights;
+
+    use super::*;
+    use crate::{InferenceSession, InitOptions, Model};
+
+    /// The product of rows and a weight of ones.
+    fn model() -> Model {
+        let mut graph = Graph::new("product");
+        let x = graph.input("x", DType::F32, shape!["tokens", 32u64]);
+        let weight = graph.weight("w", Encoding::F32, shape![16u64, 32u64]);
+        let y = graph.linear(x, weight, None).unwrap();
+        graph.output("y", y);
+        let mut weights = MemoryWeights::default();
+        weights.insert("w", &[16, 32], &[1.0; 16 * 32]).unwrap();
+        let session = InferenceSession::new(Device::host(1).unwrap());
+        let options = InitOptions {
+            max_dims: [("tokens".to_string(), 32)].into(),
+            ..Default::default()
+        };
+        session.load_blocking(&graph, &weights, options).unwrap()
+    }
+
+    #[test]
+    fn runs_of_the_last_sizes_are_kept() {
+        let model = model();
+        let prepared = |tokens: u64| {
+            let dims = model.dims(&[("tokens", tokens)]).unwrap();
+            Arc::downgrade(&model.prepared(&dims).unwrap())
+        };
+        let most = MAX_EARLIER as u64 + 1;
+        let first = prepared(1);
+        for tokens in 2..=most {
+            prepared(tokens);
+        }
+        assert!(first.ptr_eq(&prepared(1)));
+        for tokens in 2..=most {
+            prepared(tokens);
+        }
+        assert_eq!(first.strong_count(), 1);
+        prepared(most + 1);
+        assert_eq!(first.strong_count(), 0);
+    }
+
+    #[test]
+    fn releasing_the_weights_drops_all_runs() {
+        let mut model = model();
+        let runs = [3, 5].map(|tokens| {
+            let dims = model.dims(&[("tokens", tokens)]).unwrap();
+            Arc::downgrade(&model.prepared(&dims).unwrap())
+        });
+        model.release();
+        assert!(runs.iter().all(|run| run.strong_count() == 0));
     }
 }

@@ -9,8 +9,9 @@ impl Model {
     /// [`Device::submit`](wisp_device::Device::submit). So consecutive models, and a loop of runs, become
     /// one submission, or a few if they compute much.
     ///
-    /// The first run of some sizes prepares their dispatches and parameters; they are prepared again only
-    /// when the sizes change, and never for sizes that [`Self::capture`] has prepared.
+    /// The first run of some sizes prepares their dispatches and parameters, which are kept for the last few
+    /// sizes. A change of sizes writes the parameters to the device again, but for sizes that
+    /// [`Self::capture`] has prepared.
     ///
     /// # Errors
     ///

@@ -75,6 +75,24 @@ fn executions_at_the_same_time_keep_their_inputs(place: TestDevice) {
     });
 }
 
+fn sizes_that_come_again_compute_the_same(place: TestDevice) {
+    let session = session(place);
+    let graph = graph("one", 1.0);
+    let model = session.load_blocking(&graph, &weights(), options());
+    let model = model.unwrap();
+    for round in 0..3 {
+        for tokens in [3, 8, 1, 5] {
+            let x = Tensor::f32(&[tokens as u64, 64], &vec![0.0; tokens * 64]).unwrap();
+            let other = vec![round as f32; tokens * 48];
+            let other = Tensor::f32(&[tokens as u64, 48], &other).unwrap();
+            let expected: Vec<f32> = (0..tokens * 48).map(|i| (round + i % 48) as f32).collect();
+            let outputs = model.execute_blocking(&[&x, &other]).unwrap();
+            let sum = outputs[0].as_f32().unwrap();
+            assert_eq!(sum, expected, "{tokens} tokens on {place:?}");
+        }
+    }
+}
+
 /// Models that share weights run on threads of their own. On the host, several threads compute each product.
 #[test]
 fn models_with_common_weights_run_at_the_same_time() {
@@ -210,7 +228,8 @@ on_every_device!(
     inputs_in_each_others_memory_are_swapped,
     executions_at_the_same_time_keep_their_inputs,
     execute_takes_inputs_by_position_and_by_name,
-    common_weights_are_on_the_device_once
+    common_weights_are_on_the_device_once,
+    sizes_that_come_again_compute_the_same
 );
 
 #[test]
