@@ -4,6 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::backend::LoadedTokenizer;
 
+/// Bytes of the longest character in UTF-8.
+const MAX_CHARACTER_BYTES: usize = 4;
+
 /// An incremental detokenizer: the pieces that it returns make up the text that
 /// [`Tokenizer::decode`](super::Tokenizer::decode) returns for all tokens together.
 ///
@@ -43,9 +46,23 @@ impl Detokenizer {
     /// Decodes tokens without returning their text, such as the prompt before a generation. If its
     /// last character is incomplete, later tokens complete it.
     pub fn skip(&mut self, tokens: &[u32]) {
-        for &token in tokens {
-            self.push(token);
+        // An incomplete character is among the last bytes, so the tokens before them need no decoding: prompts are long.
+        let mut bytes = Vec::new();
+        let first = tokens.iter().rposition(|id| {
+            if !self.is_hidden(*id) {
+                self.tokenizer.backend.append_bytes(*id, &mut bytes);
+            }
+            bytes.len() >= MAX_CHARACTER_BYTES
+        });
+        for id in &tokens[first.unwrap_or(0)..] {
+            self.push(*id);
         }
+    }
+
+    /// Returns whether a token has no text because it is special.
+    fn is_hidden(&self, id: u32) -> bool {
+        let is_special = self.skip_special && self.tokenizer.backend.is_special(id);
+        is_special && !self.visible.contains(&id)
     }
 
     /// Drops the bytes of an incomplete character: what follows does not complete it.
@@ -56,10 +73,10 @@ impl Detokenizer {
     /// Decodes a token and returns the text that is complete with it, if any. An id outside the
     /// vocabulary has no text.
     pub fn push(&mut self, id: u32) -> Option<String> {
-        let backend = &self.tokenizer.backend;
-        if self.skip_special && backend.is_special(id) && !self.visible.contains(&id) {
+        if self.is_hidden(id) {
             return None;
         }
+        let backend = &self.tokenizer.backend;
         let start = self.pending.len();
         backend.append_bytes(id, &mut self.pending);
         if self.at_start && self.pending.len() > start {

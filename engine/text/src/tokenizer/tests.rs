@@ -236,7 +236,11 @@ fn large_vocabularies_load_without_warnings() {
 
 /// Returns the concatenated pieces of a stream of tokens.
 fn streamed(tokenizer: &Tokenizer, tokens: &[u32], skip_special: bool) -> String {
-    let mut detokenizer = tokenizer.detokenizer(skip_special);
+    rest_of(tokenizer.detokenizer(skip_special), tokens)
+}
+
+/// Returns the text of the tokens that follow those of a detokenizer.
+fn rest_of(mut detokenizer: Detokenizer, tokens: &[u32]) -> String {
     let pieces = tokens.iter().filter_map(|&token| detokenizer.push(token));
     let mut text: String = pieces.collect();
     text.extend(detokenizer.finish());
@@ -267,6 +271,28 @@ proptest! {
                 for skip in [true, false] {
                     let whole = tokenizer.decode(tokens, skip);
                     prop_assert_eq!(streamed(tokenizer, tokens, skip), whole, "{}", name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn skipping_a_prompt_leaves_what_decoding_it_leaves(
+        tokens in prop::collection::vec(0u32..160_000, 0..12),
+        rest in prop::collection::vec(0u32..259, 0..4),
+    ) {
+        for name in ["llama-spm", "llama-bpe", "gpt-2", "qwen2"] {
+            let Some(tokenizer) = cached(name) else { return Ok(()) };
+            let bytes: Vec<u32> = tokens.iter().map(|token| token % 259).collect();
+            for prompt in [&tokens, &bytes] {
+                for special in [true, false] {
+                    let mut skipped = tokenizer.detokenizer(special);
+                    skipped.skip(prompt);
+                    let mut decoded = tokenizer.detokenizer(special);
+                    for token in prompt {
+                        decoded.push(*token);
+                    }
+                    prop_assert_eq!(rest_of(skipped, &rest), rest_of(decoded, &rest), "{}", name);
                 }
             }
         }
