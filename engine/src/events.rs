@@ -184,7 +184,7 @@ impl Drop for CancelOnDrop {
 /// iterator, and [`Self::try_next`] never waits. Dropping it cancels the request within one step.
 #[derive(Debug)]
 pub struct Events {
-    receiver: UnboundedReceiver<Result<Event, Error>>,
+    receiver: UnboundedReceiver<Result<Message, Error>>,
     canceller: Canceller,
     clock: Clock,
     request: u64,
@@ -215,10 +215,23 @@ impl ThoughtTokens {
     }
 }
 
+/// What the worker sends.
+#[derive(Debug)]
+enum Message {
+    Event(Event),
+    /// A token and the text that became final with it, which may be empty. Together, because each message wakes the
+    /// receiver.
+    Token {
+        token: u32,
+        score: Option<TokenScore>,
+        text: String,
+    },
+}
+
 /// The sender of [`Events`].
 #[derive(Debug)]
 pub(crate) struct EventSender {
-    sender: UnboundedSender<Result<Event, Error>>,
+    sender: UnboundedSender<Result<Message, Error>>,
     canceller: Canceller,
     clock: Clock,
 }
@@ -226,7 +239,13 @@ pub(crate) struct EventSender {
 impl EventSender {
     /// Sends an event; it is discarded if the receiver has been dropped.
     pub fn send(&self, event: Result<Event, Error>) {
-        let _ = self.sender.unbounded_send(event);
+        let _ = self.sender.unbounded_send(event.map(Message::Event));
+    }
+
+    /// Sends a token and the text that became final with it, as [`Self::send`] does.
+    pub fn send_token(&self, token: u32, score: Option<TokenScore>, text: String) {
+        let message = Message::Token { token, score, text };
+        let _ = self.sender.unbounded_send(Ok(message));
     }
 
     /// Notes that a step which began at this moment computed something of the request.
@@ -279,6 +298,19 @@ impl Events {
     pub(crate) fn split(mut self, format: &ChatFormat) -> Events {
         self.parser = Some(Box::new(format.parser()));
         self
+    }
+
+    /// Makes the events of a message ready to be returned.
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.take(event),
+            Message::Token { token, score, text } => {
+                self.take(Event::Token { token, score });
+                if !text.is_empty() {
+                    self.take(Event::Text(text));
+                }
+            }
+        }
     }
 
     /// Makes an event ready to be returned, after its text has been split.
@@ -380,7 +412,7 @@ impl Stream for Events {
             }
             match Pin::new(&mut self.receiver).poll_next(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(event))) => self.take(event),
+                Poll::Ready(Some(Ok(message))) => self.receive(message),
                 Poll::Ready(Some(Err(error))) => break Err(error),
                 // A request ends with an event; without one, the worker has ended.
                 Poll::Ready(None) => break Err(Error::WorkerEnded),

@@ -241,7 +241,8 @@ impl Worker {
         for id in cancelled {
             let rest = self.generator.finish_text(id);
             if let Some(running) = self.running.remove(&id) {
-                running.end(rest, None, FinishReason::Cancelled);
+                running.send_text(rest);
+                running.end(None, FinishReason::Cancelled);
             }
         }
     }
@@ -313,24 +314,28 @@ impl Running {
             self.events.send(Ok(Event::Prompt(event.prompt_scores)));
         }
         self.usage.cached_tokens = event.cached_tokens;
-        if let Some(token) = event.token {
-            self.usage.completion_tokens += 1;
-            let score = event.score;
-            self.events.send(Ok(Event::Token { token, score }));
+        match event.token {
+            Some(token) => {
+                self.usage.completion_tokens += 1;
+                self.events.send_token(token, event.score, event.text);
+            }
+            None => self.send_text(event.text),
         }
-        match event.finish {
-            Some(reason) => self.end(event.text, event.stop_string, reason),
-            None if event.text.is_empty() => {}
-            None => self.events.send(Ok(Event::Text(event.text))),
+        if let Some(reason) = event.finish {
+            self.end(event.stop_string, reason);
         }
         event.finish.is_some()
     }
 
-    /// Sends the last text, the stop string that ended it, and the end.
-    fn end(&self, text: String, stop: Option<String>, reason: FinishReason) {
+    /// Sends text, unless it is empty.
+    fn send_text(&self, text: String) {
         if !text.is_empty() {
             self.events.send(Ok(Event::Text(text)));
         }
+    }
+
+    /// Sends the stop string that ended the text, and the end.
+    fn end(&self, stop: Option<String>, reason: FinishReason) {
         if let Some(stop) = stop {
             self.events.send(Ok(Event::StopString(stop)));
         }
