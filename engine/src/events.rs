@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     pin::Pin,
     sync::{
         Arc,
@@ -248,14 +249,9 @@ impl EventSender {
         let _ = self.sender.unbounded_send(Ok(message));
     }
 
-    /// Notes that a step which began at this moment computed something of the request.
-    pub fn note_begin(&self, step: Instant) {
-        self.clock.note_begin(step);
-    }
-
-    /// Notes a step that gave the request `tokens` tokens.
-    pub fn note_step(&self, tokens: usize) {
-        self.clock.note(tokens);
+    /// Notes the time of a step that computed something of the request and gave it `tokens` tokens.
+    pub fn note_step(&self, step: &Range<Instant>, tokens: usize) {
+        self.clock.note(step, tokens);
     }
 
     /// Returns whether the request was cancelled or its events were dropped.

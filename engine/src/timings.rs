@@ -1,6 +1,7 @@
 //! How long the parts of a request took, measured where its steps run.
 
 use std::{
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -68,15 +69,14 @@ impl Clock {
         }
     }
 
-    /// Notes that a step which began at this moment computed something of the request.
-    pub fn note_begin(&self, step: Instant) {
-        let since = step.saturating_duration_since(self.start);
-        self.lock().queued.get_or_insert(since);
-    }
-
-    /// Notes a step that gave the request `tokens` tokens.
-    pub fn note(&self, tokens: usize) {
-        self.lock().add(tokens, self.start.elapsed());
+    /// Notes the time of a step that computed something of the request and gave it `tokens` tokens, which may be none.
+    pub fn note(&self, step: &Range<Instant>, tokens: usize) {
+        let since = |moment: Instant| moment.saturating_duration_since(self.start);
+        let mut timings = self.lock();
+        timings.queued.get_or_insert(since(step.start));
+        if tokens > 0 {
+            timings.add(tokens, since(step.end));
+        }
     }
 
     /// Returns the timings so far.
@@ -104,5 +104,25 @@ mod tests {
         timings.add(4, Duration::from_millis(900));
         assert_eq!(timings.decode_tokens_per_second(), Some(16.0));
         assert_eq!(timings.prefill_tokens_per_second(8), Some(20.0));
+    }
+
+    #[test]
+    fn steps_without_tokens_only_begin_the_request() {
+        let clock = Clock::start();
+        let at = |millis| clock.start + Duration::from_millis(millis);
+        clock.note(&(at(5)..at(20)), 0);
+        let queued = Some(Duration::from_millis(5));
+        let expected = RequestTimings {
+            queued,
+            ..RequestTimings::default()
+        };
+        assert_eq!(clock.timings(), expected);
+        clock.note(&(at(20)..at(30)), 1);
+        clock.note(&(at(30)..at(50)), 4);
+        let timings = clock.timings();
+        assert_eq!(timings.queued, queued);
+        assert_eq!(timings.first_token, Some(Duration::from_millis(30)));
+        assert_eq!(timings.decode, Duration::from_millis(20));
+        assert_eq!((timings.decoded_tokens, timings.decode_submissions), (4, 1));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -253,35 +254,34 @@ impl Worker {
             Ok(step) => step,
             Err(error) => return self.fail(error),
         };
+        let time = begin..Instant::now();
         for progress in step.prefill {
             if let Some(running) = self.running.get(&progress.id) {
                 let (done, total) = (progress.done, progress.total);
-                running.events.note_begin(begin);
+                running.events.note_step(&time, 0);
                 running.events.send(Ok(Event::Prefill { done, total }));
             }
         }
-        self.note(&step.texts);
+        self.note(&step.texts, &time);
         for event in step.texts {
             let Some(running) = self.running.get_mut(&event.id) else {
                 continue;
             };
             let id = event.id;
-            running.events.note_begin(begin);
             if running.take(event) {
                 self.running.remove(&id);
             }
         }
     }
 
-    /// Notes the time of a step for the requests that got tokens in it.
-    fn note(&self, texts: &[TextEvent]) {
-        let mut counts: HashMap<RequestId, usize> = HashMap::new();
-        for event in texts.iter().filter(|event| event.token.is_some()) {
-            *counts.entry(event.id).or_default() += 1;
-        }
-        for (id, tokens) in counts {
-            if let Some(running) = self.running.get(&id) {
-                running.events.note_step(tokens);
+    /// Notes the time of a step for the requests with events in it.
+    fn note(&self, texts: &[TextEvent], time: &Range<Instant>) {
+        // A step returns the events of a request one after the other.
+        for events in texts.chunk_by(|event, next| event.id == next.id) {
+            let tokens = events.iter().filter(|event| event.token.is_some()).count();
+            let id = events.first().map(|event| event.id);
+            if let Some(running) = id.and_then(|id| self.running.get(&id)) {
+                running.events.note_step(time, tokens);
             }
         }
     }
