@@ -33,19 +33,32 @@ const GRACE: Duration = Duration::from_millis(1500);
 static STATE: Mutex<State> = Mutex::new(State {
     signal: None,
     operation: None,
-    limits_itself: false,
     operations: 0,
 });
 
 struct State {
     /// The first signal that arrived.
     signal: Option<u8>,
-    /// Cancels the current operation.
-    operation: Option<Canceller>,
-    /// Whether the current operation bounds the time that it takes to end.
-    limits_itself: bool,
+    /// The current operation.
+    operation: Option<Operation>,
     /// The number of operations so far.
     operations: u64,
+}
+
+/// An operation that a signal cancels.
+enum Operation {
+    Cancellable(Canceller),
+    /// A server, which this asks to end. It says so itself, and bounds the time that this takes.
+    Server(Box<dyn Fn() + Send>),
+}
+
+impl Operation {
+    fn cancel(&self) {
+        match self {
+            Operation::Cancellable(canceller) => canceller.cancel(),
+            Operation::Server(ask) => ask(),
+        }
+    }
 }
 
 /// Poisoning is harmless: fields are set whole.
@@ -55,21 +68,21 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Announces an operation that a signal cancels. If one has arrived already, cancels it at once.
 pub fn begin(canceller: Canceller) {
-    begin_operation(canceller, false);
+    begin_operation(Operation::Cancellable(canceller));
 }
 
-/// Like [`begin`], for an operation that says itself that it ends, and bounds the time that this takes.
-pub fn begin_server(canceller: Canceller) {
-    begin_operation(canceller, true);
+/// Like [`begin`], for a server, which a signal ends by calling `ask`. The server says itself that it ends, and bounds
+/// the time that this takes.
+pub fn begin_server(ask: impl Fn() + Send + 'static) {
+    begin_operation(Operation::Server(Box::new(ask)));
 }
 
-fn begin_operation(canceller: Canceller, limits_itself: bool) {
+fn begin_operation(operation: Operation) {
     let mut state = state();
     if state.signal.is_some() {
-        canceller.cancel();
+        operation.cancel();
     }
-    state.operation = Some(canceller);
-    state.limits_itself = limits_itself;
+    state.operation = Some(operation);
     state.operations += 1;
 }
 
@@ -123,9 +136,10 @@ fn receive(signal: u8) {
         exit(signal);
     };
     operation.cancel();
-    let (operation, limits_itself) = (state.operations, state.limits_itself);
+    let is_server = matches!(operation, Operation::Server(_));
+    let operation = state.operations;
     drop(state);
-    if !limits_itself {
+    if !is_server {
         thread::spawn(move || wait_for_end(operation, signal));
     }
 }

@@ -1,6 +1,6 @@
 //! The life of the server: it listens, loads the models, answers, and ends in order.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use hyper::{
@@ -19,7 +19,7 @@ use tokio::{
     runtime::{Builder, Runtime},
     sync::Semaphore,
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use wisp_engine::Canceller;
 
@@ -50,8 +50,14 @@ const MAX_CONNECTIONS: usize = 4096;
 /// Threads for work that blocks, such as tokenizing.
 const BLOCKING_THREADS: usize = 8;
 
-/// The time between two looks at whether a signal arrived, or whether the last request has ended.
-const TICK: Duration = Duration::from_millis(20);
+/// The most threads that read requests and write answers.
+const MAX_THREADS: usize = 8;
+
+/// The time between two looks at whether the devices of all models were lost.
+const LOOK_TIME: Duration = Duration::from_secs(1);
+
+/// The time after which a connection is accepted that could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// The time from the loss of the last model to the end of the server, in which load balancers see what is wrong.
 const LOST_TIME: Duration = Duration::from_secs(10);
@@ -80,7 +86,11 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
     server.set_models(load()?);
     message!("serving at {address}; Ctrl-C ends the server");
     let canceller = Canceller::new();
-    interrupt::begin_server(canceller.clone());
+    let (operation, wake) = (canceller.clone(), server.wake.clone());
+    interrupt::begin_server(move || {
+        operation.cancel();
+        wake.notify_one();
+    });
     let (has_lost_all, unfinished) = runtime.block_on(async {
         let has_lost_all = wait_for_end(&server, &canceller).await;
         (has_lost_all, drain(&server).await)
@@ -120,9 +130,10 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
 ///
 /// If the system has none left.
 pub fn runtime() -> Result<Runtime> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
         .enable_all()
-        .worker_threads(2)
+        .worker_threads(cores.clamp(2, MAX_THREADS))
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("server")
         .build()
@@ -139,7 +150,8 @@ async fn wait_for_end(server: &Server, canceller: &Canceller) -> bool {
                 return true;
             }
         }
-        sleep(TICK).await;
+        // A signal ends the wait.
+        let _ = timeout(LOOK_TIME, server.wake.notified()).await;
     }
     false
 }
@@ -157,7 +169,8 @@ async fn drain(server: &Server) -> usize {
     }
     let end = Instant::now() + time;
     while server.active_requests() > 0 && Instant::now() < end {
-        sleep(TICK).await;
+        // The end of the last request ends the wait.
+        let _ = timeout_at(end, server.wake.notified()).await;
     }
     server.active_requests()
 }
@@ -190,7 +203,7 @@ async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<Gra
             Err(error) => {
                 // Too many open files, say: others may close soon.
                 tracing::warn!(%error, "cannot accept a connection");
-                sleep(TICK).await;
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -222,4 +235,43 @@ fn connection(stream: TcpStream) -> io::Result<TokioIo<WriteTimeout<TcpStream>>>
     // Each token is sent at once.
     stream.set_nodelay(true)?;
     Ok(TokioIo::new(WriteTimeout::new(stream, WRITE_TIME)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a server that waits so long for the last requests.
+    fn server(shutdown_time: Duration) -> Arc<Server> {
+        Arc::new(Server::new(Options {
+            shutdown_time,
+            ..Options::default()
+        }))
+    }
+
+    #[test]
+    fn the_end_of_the_last_request_ends_the_wait() {
+        let limit = Duration::from_secs(60);
+        let server = server(limit);
+        let requests = [server.begin(), server.begin()];
+        let start = Instant::now();
+        let unfinished = runtime().unwrap().block_on(async {
+            tokio::spawn(async move {
+                for request in requests {
+                    sleep(Duration::from_millis(20)).await;
+                    drop(request);
+                }
+            });
+            drain(&server).await
+        });
+        assert_eq!(unfinished, 0);
+        assert!(start.elapsed() < limit);
+    }
+
+    #[test]
+    fn requests_that_do_not_end_are_waited_for_until_the_time_is_over() {
+        let server = server(Duration::from_millis(20));
+        let _request = server.begin();
+        assert_eq!(runtime().unwrap().block_on(drain(&server)), 1);
+    }
 }

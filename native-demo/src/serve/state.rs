@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 pub use super::clock::now;
 use super::{error::ApiError, metrics::Metrics, models::Models, options::Options};
@@ -26,6 +26,8 @@ pub struct Server {
     pub telemetry: Option<super::telemetry::Telemetry>,
     /// Held while an adapter is loaded or unloaded.
     pub changing_adapters: Mutex<()>,
+    /// Wakes what waits for the server's end: after a signal, and when no request is being answered any more.
+    pub wake: Arc<Notify>,
     is_ending: AtomicBool,
     requests: AtomicUsize,
 }
@@ -47,6 +49,7 @@ impl Server {
             #[cfg(feature = "otel")]
             telemetry: None,
             changing_adapters: Mutex::new(()),
+            wake: Arc::default(),
             is_ending: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
         }
@@ -118,6 +121,8 @@ impl Server {
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.server.requests.fetch_sub(1, Ordering::Relaxed);
+        if self.server.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.server.wake.notify_one();
+        }
     }
 }
