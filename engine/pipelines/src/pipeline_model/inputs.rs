@@ -89,8 +89,8 @@ fn words(shape: &[usize], words: &[u32]) -> Tensor {
 const MIN_POSITIONS: usize = 128;
 
 /// Returns the slots and pages for which the page table of a batch has room. They are powers of two, unless
-/// the limits are less: runs of new sizes must be prepared, so sizes change rarely.
-/// Kernels derive from them how long sequences can be.
+/// the limits are less: runs of new sizes must be prepared, so sizes change rarely. Kernels derive from them
+/// how long sequences can be.
 fn page_table_shape(batch: &Batch, limits: &ModelLimits) -> [usize; 2] {
     let parts = || batch.sequences.iter();
     let slots = parts().map(|part| part.slot as usize + 1).max();
