@@ -456,3 +456,21 @@ impl Iterator for BlockingEvents {
         pollster::block_on(self.events.next())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_before_its_text() {
+        let (sender, mut events) = Events::channel(1, Canceller::new());
+        sender.send_token(5, None, "a".into());
+        sender.send_token(6, None, String::new());
+        let token = |token| Event::Token { token, score: None };
+        for expected in [token(5), Event::Text("a".into()), token(6)] {
+            let event = events.try_next().expect("an event");
+            assert_eq!(event.expect("no error"), expected);
+        }
+        assert!(events.try_next().is_none());
+    }
+}
