@@ -4,14 +4,14 @@ use std::{path::PathBuf, result, time::Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 #[cfg(feature = "cuda")]
 use wisp_engine::device::OfflineCompiler;
 use wisp_engine::{
     compiler::{Program, Target},
     device::Device,
     pipelines::{ModelFiles, ModelLimits, format_bytes, prepare},
-    session::{CompiledModule, InferenceSession},
+    session::{CompiledModule, InferenceSession, StartTimes},
 };
 
 use crate::{
@@ -83,51 +83,76 @@ impl WarmCache {
             compiled.save(out)?;
         }
         let seconds = start.elapsed().as_secs_f64();
-        let kernels = |program: &Program| -> Vec<&str> {
-            program.kernels().map(|kernel| kernel.name).collect()
-        };
         let is_filled = times.is_some() || matches!(machine_code, Some(Ok(_)));
         let folder = cache().filter(|cache| is_filled && keeps_files(cache));
-        let folder = folder.map(|cache| cache.folder().display().to_string());
-        let out = self.out.as_ref().map(|out| out.display().to_string());
-        let bytes = compiled.to_bytes()?.len() as u64;
-        if self.json {
-            let programs: Vec<_> = compiled
-                .models()
-                .iter()
-                .map(|model| {
-                    let program = model.program();
-                    json!({
-                        "name": program.name,
-                        "calls": program.calls.len(),
-                        "kernels": kernels(program),
-                    })
-                })
-                .collect();
-            return print_json(&json!({
-                "model": settings.name(), "target": name, "programs": programs, "bytes": bytes,
-                "seconds": seconds, "start": times, "out": out, "cache": folder,
-                "machine_code": machine_code.map(|made| match made {
-                    Ok((kernels, compiler)) => json!({ "kernels": kernels, "compiler": compiler }),
-                    Err(reason) => json!({ "left_out": reason }),
-                }),
-            }));
+        let report = Report {
+            model: settings.name(),
+            target: name,
+            bytes: compiled.to_bytes()?.len() as u64,
+            compiled,
+            seconds,
+            times,
+            out: self.out.map(|out| out.display().to_string()),
+            folder: folder.map(|cache| cache.folder().display().to_string()),
+            machine_code,
+        };
+        match self.json {
+            true => print_json(&report.json()),
+            false => report.print(),
         }
-        for model in compiled.models() {
+    }
+}
+
+/// What was compiled, and where it was written.
+struct Report {
+    model: String,
+    target: String,
+    compiled: CompiledModule,
+    /// The size of the compiled model in its file.
+    bytes: u64,
+    seconds: f64,
+    /// What the device's session spent; `None` for another target.
+    times: Option<StartTimes>,
+    /// The file of `--out`.
+    out: Option<String>,
+    /// The cache's folder, if something was written to it.
+    folder: Option<String>,
+    /// `None` for targets other than NVIDIA's GPUs.
+    machine_code: Option<MachineCode>,
+}
+
+impl Report {
+    fn json(&self) -> Value {
+        let programs = self.compiled.models().iter().map(|model| {
             let program = model.program();
+            json!({
+                "name": program.name,
+                "calls": program.calls.len(),
+                "kernels": kernels(program),
+            })
+        });
+        let machine_code = self.machine_code.as_ref().map(|made| match made {
+            Ok((kernels, compiler)) => json!({ "kernels": kernels, "compiler": compiler }),
+            Err(reason) => json!({ "left_out": reason }),
+        });
+        json!({
+            "model": self.model, "target": self.target, "programs": programs.collect::<Vec<_>>(),
+            "bytes": self.bytes, "seconds": self.seconds, "start": self.times, "out": self.out,
+            "cache": self.folder, "machine_code": machine_code,
+        })
+    }
+
+    fn print(&self) -> Result<()> {
+        for model in self.compiled.models() {
+            let program = model.program();
+            let (name, calls) = (&program.name, program.calls.len());
             let kernels = kernels(program).len();
-            print_line!(
-                "{}: {} calls of {kernels} kernels",
-                program.name,
-                program.calls.len()
-            )?;
+            print_line!("{name}: {calls} calls of {kernels} kernels")?;
         }
-        print_line!(
-            "{} for {name}: {} in {seconds:.2} s",
-            settings.name(),
-            format_bytes(bytes)
-        )?;
-        match machine_code {
+        let (model, target, seconds) = (&self.model, &self.target, self.seconds);
+        let size = format_bytes(self.bytes);
+        print_line!("{model} for {target}: {size} in {seconds:.2} s")?;
+        match &self.machine_code {
             Some(Ok((kernels, compiler))) => print_line!(
                 "machine code of {kernels} kernels by {compiler}, for the cache folder of the machine with the GPU"
             )?,
@@ -136,11 +161,16 @@ impl WarmCache {
             )?,
             None => {}
         }
-        for path in out.iter().chain(&folder) {
+        for path in self.out.iter().chain(&self.folder) {
             print_line!("in {}", escape::line(path))?;
         }
         Ok(())
     }
+}
+
+/// Returns the names of a program's kernels.
+fn kernels(program: &Program) -> Vec<&str> {
+    program.kernels().map(|kernel| kernel.name).collect()
 }
 
 /// Compiles a model's programs and pipelines for the device and writes them to the cache.
