@@ -10,7 +10,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If the model is not an encoder, a text is empty or too long, or the device fails.
+    /// If the model is not an encoder, a text has no tokens or too many, or the device fails.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings, Error> {
         self.embedder().embed(texts)
@@ -65,6 +65,14 @@ impl Embedder {
         self
     }
 
+    /// Sets the number of elements to which embeddings are shortened, before they are scaled to length 1, as models are
+    /// trained for (Matryoshka representation learning). A number that is not smaller than
+    /// [`ModelInfo::embedding_width`](crate::ModelInfo::embedding_width) keeps all.
+    pub fn dimensions(mut self, dimensions: usize) -> Embedder {
+        self.options.dimensions = Some(dimensions);
+        self
+    }
+
     /// Sets whether embeddings are scaled to length 1.
     pub fn normalize(mut self, normalize: bool) -> Embedder {
         self.options.normalize = normalize;
@@ -83,7 +91,7 @@ impl Embedder {
     ///
     /// # Errors
     ///
-    /// If the model is not an encoder, or a text is empty or too long.
+    /// If the model is not an encoder, or a text has no tokens or too many.
     pub fn tokenize<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<TokenizedText>, Error> {
         let tokenizer = self.model.encoder_tokenizer()?;
         Ok(tokenizer.tokenize_all(texts, self.options.truncate)?)
@@ -93,7 +101,7 @@ impl Embedder {
     ///
     /// # Errors
     ///
-    /// If the model is not an encoder, a text is empty or too long, or the device fails.
+    /// If the model is not an encoder, a text has no tokens or too many, or the device fails.
     pub async fn embed_async<T: AsRef<str>>(self, texts: &[T]) -> Result<Embeddings, Error> {
         let texts = self.tokenize(texts)?;
         let cut = texts.iter().map(|text| text.cut).collect();

@@ -58,7 +58,7 @@ pub enum Error {
     /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens: give a text")]
     EmptyPrompt,
-    /// Occurs when a text to be embedded is empty. Texts are counted from 1.
+    /// Occurs when a text to be embedded has no tokens, or a text to be ranked is blank. Texts are counted from 1.
     #[error("text {text} is empty: there is nothing to encode")]
     EmptyText {
         /// The number of the text.

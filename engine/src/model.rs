@@ -59,6 +59,8 @@ pub struct ModelInfo {
     pub architecture: String,
     /// True if the model computes embeddings, false if it generates text.
     pub is_encoder: bool,
+    /// The number of elements of an embedding; `None` for a model that generates text.
+    pub embedding_width: Option<usize>,
     /// True if the model has a chat template.
     pub has_chat_template: bool,
     /// The number of tokens in the vocabulary.
@@ -100,6 +102,7 @@ impl Model {
             name: text.name().into(),
             architecture: "custom".into(),
             is_encoder: false,
+            embedding_width: None,
             has_chat_template: text.has_chat_template(),
             vocab_size: model.vocab_size(),
             context_length: model.limits().max_length,

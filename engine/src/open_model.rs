@@ -217,6 +217,7 @@ impl OpenModel {
             Loaded::Encoder(encoder) => {
                 let info = ModelInfo {
                     is_encoder: true,
+                    embedding_width: Some(encoder.embedding_width()),
                     ..self.described(encoder.limits())
                 };
                 Model::of_encoder(info, session, self.text.clone(), *encoder)?
@@ -416,6 +417,7 @@ impl OpenModel {
             name: self.text.name().into(),
             architecture,
             is_encoder: false,
+            embedding_width: None,
             has_chat_template: self.text.has_chat_template(),
             vocab_size,
             context_length: limits.max_length,

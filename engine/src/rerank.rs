@@ -61,8 +61,7 @@ impl Reranker {
         let pairs = documents.iter().map(|document| (query, document.as_ref()));
         let pairs = self.tokenize(&pairs.collect::<Vec<_>>())?;
         let mut ranking = self.score_tokens_async(pairs).await?;
-        // Equally relevant ones stay in the order given.
-        ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        Relevance::sort(&mut ranking);
         Ok(ranking)
     }
 
@@ -102,6 +101,16 @@ impl Reranker {
         let tokens: Vec<usize> = pairs.iter().map(|pair| pair.tokens.len()).collect();
         let scores = self.model.encode(pairs, EncodeRequest::Scores).await?;
         Ok(Relevance::of_scores(&scores, tokens))
+    }
+
+    /// Like [`Self::score_tokens_async`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::score_tokens_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn score_tokens(self, pairs: Vec<PairTokens>) -> Result<Vec<Relevance>, Error> {
+        pollster::block_on(self.score_tokens_async(pairs))
     }
 
     /// Like [`Self::rank_async`], but blocks the thread.

@@ -41,6 +41,10 @@ pub struct EncodeOptions {
     /// How the tokens' hidden states are combined into one vector. `None` uses the method that the
     /// model's files specify, or else the mean, but the last token's where attention is causal.
     pub pooling: Option<Pooling>,
+    /// The number of elements to which embeddings are shortened, before they are scaled to length 1, as models are
+    /// trained for (Matryoshka representation learning). `None`, or one that is not smaller than
+    /// [`TextEncoder::embedding_width`], keeps all.
+    pub dimensions: Option<usize>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
     /// Whether [`TextEncoder::encode`] cuts the end of texts that are longer than the model's files
@@ -53,6 +57,7 @@ impl Default for EncodeOptions {
     fn default() -> EncodeOptions {
         EncodeOptions {
             pooling: None,
+            dimensions: None,
             normalize: true,
             truncate: false,
         }
@@ -115,9 +120,17 @@ impl TextEncoder {
         &self.limits
     }
 
-    /// Returns the width of a hidden state and of an embedding.
+    /// Returns the width of a hidden state.
     pub fn width(&self) -> usize {
         self.spec.hidden_size as usize
+    }
+
+    /// Returns the width of an embedding, which linear layers after the pooling may change.
+    pub fn embedding_width(&self) -> usize {
+        let layers = &self.tokenizer.settings().dense;
+        layers
+            .last()
+            .map_or(self.width(), |layer| layer.widths()[1])
     }
 
     /// Returns the encoder's program on its device.
@@ -238,6 +251,7 @@ impl TextEncoder {
             for layer in &self.tokenizer.settings().dense {
                 embedding = layer.apply(&embedding);
             }
+            embedding.truncate(options.dimensions.unwrap_or(usize::MAX));
             if options.normalize {
                 normalize(&mut embedding);
             }

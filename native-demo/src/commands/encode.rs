@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use wisp_engine::{
@@ -123,9 +123,6 @@ impl Encode {
         let given = self.input.texts()?;
         let mut texts = Vec::with_capacity(given.len());
         for (i, text) in (1..).zip(&given) {
-            if text.trim().is_empty() {
-                bail!("text {i} is empty: there is nothing to encode");
-            }
             let tokenized = tokenizer.tokenize(text)?;
             if tokenized.cut > 0 {
                 message!(

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use wisp_engine::pipelines::EncoderTokenizer;
+use wisp_engine::{
+    Relevance,
+    pipelines::{EncoderTokenizer, RerankOptions},
+};
 
 use super::read_text;
 use crate::{
@@ -56,25 +59,25 @@ impl Rerank {
         let read = self.input.document_file.iter().map(|path| read_text(path));
         let given = self.input.document.iter().cloned().map(Ok);
         let documents: Vec<String> = given.chain(read).collect::<Result<_>>()?;
-        let tokenizer = EncoderTokenizer::of(files);
-        let mut lengths = Vec::with_capacity(documents.len());
-        for (number, document) in (1..).zip(&documents) {
-            let pair = tokenizer.tokenize_pair(number, &self.query, document, true)?;
-            if pair.cut > 0 {
-                let kept = pair.tokens.len();
-                message!(
-                    "note: document {number} and the query are truncated to {kept} tokens, the limit of the model; {} tokens are dropped",
-                    pair.cut
-                );
-            }
-            lengths.push(pair.tokens.len());
+        let pairs = documents
+            .iter()
+            .map(|document| (&*self.query, document.as_str()));
+        let options = RerankOptions { truncate: true };
+        let pairs =
+            EncoderTokenizer::of(files).tokenize_pairs(&pairs.collect::<Vec<_>>(), options)?;
+        for (number, pair) in (1..).zip(&pairs).filter(|(_, pair)| pair.cut > 0) {
+            let (kept, cut) = (pair.tokens.len(), pair.cut);
+            message!(
+                "note: document {number} and the query are truncated to {kept} tokens, the limit of the model; {cut} tokens are dropped"
+            );
         }
+        let lengths = pairs.iter().map(|pair| pair.tokens.len());
         let model = open.for_texts(lengths).load()?;
-        let reranker = model.reranker().truncate(true);
-        let mut ranking = reranker.rank(&self.query, &documents)?;
+        let mut ranking = model.reranker().score_tokens(pairs)?;
+        Relevance::sort(&mut ranking);
         ranking.truncate(self.top_n.unwrap_or(usize::MAX));
         if self.json {
-            let result = |relevance: &wisp_engine::Relevance| {
+            let result = |relevance: &Relevance| {
                 json!({
                     "index": relevance.index, "score": relevance.score, "logit": relevance.logit,
                     "document": documents[relevance.index],

@@ -377,7 +377,6 @@ fn invalid_texts_models_and_configurations_are_reported() {
             assert!(line.contains(wanted), "{line}");
         }
     };
-    fails(&["--text", "the", " "], &["text 2 is empty"]);
     fails(&["--tokens", "5,13"], &["token 13", "13"]);
     let long = ids(&[5; 25]);
     fails(

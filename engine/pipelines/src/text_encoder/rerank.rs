@@ -51,6 +51,11 @@ impl Relevance {
         });
         relevance.collect()
     }
+
+    /// Sorts relevances, the greatest first. Equal ones stay in their order.
+    pub fn sort(relevances: &mut [Relevance]) {
+        relevances.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+    }
 }
 
 /// The error of a model that does not score texts.

@@ -63,8 +63,8 @@ impl EncoderTokenizer {
     ///
     /// # Errors
     ///
-    /// As [`Self::tokenize`]; if a text is empty or only white space; if one is too long and `truncate`
-    /// is false.
+    /// As [`Self::tokenize`]; if a text has no tokens, not even special ones; if one is too long and `truncate` is
+    /// false.
     pub fn tokenize_all<T: AsRef<str>>(
         &self,
         texts: &[T],
@@ -86,10 +86,10 @@ impl EncoderTokenizer {
         text: &str,
         truncate: bool,
     ) -> Result<TokenizedText, PipelineError> {
-        if text.trim().is_empty() {
+        let tokenized = self.tokenize(text)?;
+        if tokenized.tokens.is_empty() {
             return Err(EncodeError::Empty { text: number }.into());
         }
-        let tokenized = self.tokenize(text)?;
         if tokenized.cut > 0 && !truncate {
             let most = tokenized.tokens.len() as u64;
             let (text, tokens) = (number, tokenized.tokens.len() + tokenized.cut);
@@ -266,6 +266,15 @@ mod tests {
             assert!(tokenizer.tokenize_one(1, "a b a b a b a b", false).is_err());
             let pair = tokenizer.tokenize_pair(1, "a", "b b b b b b b", false);
             assert!(pair.is_err());
+        }
+    }
+
+    #[test]
+    fn blank_texts_are_their_special_tokens() {
+        for blank in ["", " \n"] {
+            let text = tokenizer().tokenize_one(1, blank, false).unwrap();
+            assert_eq!((text.tokens, text.cut), (vec![1, 2], 0), "{blank:?}");
+            assert!(tokenizer().tokenize_pair(1, "a", blank, false).is_err());
         }
     }
 
