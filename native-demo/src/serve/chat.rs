@@ -21,7 +21,7 @@ use super::{
     fields::Fields,
     generation::{Source, Texts, usage},
     models::ServedModel,
-    sampling::GenerationParams,
+    sampling::{GenerationParams, max_tokens},
     state::{Server, now},
     stream, structured, unsupported,
 };
@@ -36,10 +36,7 @@ pub async fn answer(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    unsupported::check(&fields)?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let (fields, served) = server.read(body, unsupported::CHAT).await?;
     let request = chat_request::of(&fields)?;
     let mut params = params(&fields)?;
     params.set_caller(&caller);
@@ -74,8 +71,8 @@ pub async fn answer(
 /// Reads the parameters of generation.
 pub(super) fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
     let mut params = GenerationParams::of(fields)?;
-    let older = fields.get("max_tokens")?;
-    params.options.max_new_tokens = fields.get("max_completion_tokens")?.or(older);
+    let names = ["max_completion_tokens", "max_tokens", "n_predict"];
+    params.options.max_new_tokens = max_tokens(fields, &names, None)?;
     let (wants, top) = (
         fields.get_or("logprobs", false)?,
         fields.get::<u32>("top_logprobs")?,

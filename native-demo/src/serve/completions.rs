@@ -13,7 +13,7 @@ use super::{
     fields::Fields,
     generation::{FINGERPRINT, Source, Texts, TokenCounts, finish_reason, usage},
     prompts::Prompt,
-    sampling::{GenerationParams, StreamUsage},
+    sampling::{GenerationParams, StreamUsage, max_tokens},
     state::{Server, now},
     stream::{self, Chunks},
     structured, unsupported,
@@ -33,12 +33,10 @@ pub async fn answer(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    unsupported::check(&fields)?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let (fields, served) = server.read(body, unsupported::COMPLETIONS).await?;
     let prompts = Prompt::all_of(&fields, "prompt")?;
     let echo = fields.get_or("echo", false)?;
+    let add_special = fields.get_or("add_special_tokens", true)?;
     let mut params = params(&fields, echo)?;
     params.set_caller(&caller);
     structured::apply(&fields, &served.model, &mut params).await?;
@@ -50,7 +48,7 @@ pub async fn answer(
             } else {
                 String::new()
             };
-            Ok((prompt.tokens(&model)?, text))
+            Ok((prompt.tokens(&model, add_special)?, text))
         });
         each.collect::<Result<Vec<_>, ApiError>>()
     });
@@ -96,7 +94,8 @@ pub async fn answer(
 /// Reads the parameters of generation.
 pub(super) fn params(fields: &Fields, echo: bool) -> Result<GenerationParams, ApiError> {
     let mut params = GenerationParams::of(fields)?;
-    params.options.max_new_tokens = Some(fields.get_or("max_tokens", DEFAULT_TOKENS)?);
+    let names = ["max_tokens", "n_predict"];
+    params.options.max_new_tokens = max_tokens(fields, &names, Some(DEFAULT_TOKENS))?;
     let top = fields.get::<u32>("logprobs")?;
     if let Some(top) = top.filter(|top| *top > MAX_TOP) {
         let problem = format!("logprobs is {top}, but must be from 0 to {MAX_TOP}");

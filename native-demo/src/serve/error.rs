@@ -54,10 +54,22 @@ impl ApiError {
         }
     }
 
+    /// Creates the error of a parameter that the request must have.
+    pub fn missing(param: impl Into<String>) -> ApiError {
+        let param = param.into();
+        let message = format!("{param} is missing");
+        ApiError::parameter(param, message)
+    }
+
     /// Creates the error of a parameter that this version does not support.
     pub fn unsupported(param: impl Into<String>) -> ApiError {
         let param = param.into();
         let message = format!("{param} is not supported by this version");
+        ApiError::unsupported_value(param, message)
+    }
+
+    /// Creates the error of a parameter with a value that this version does not support.
+    pub fn unsupported_value(param: impl Into<String>, message: impl Into<String>) -> ApiError {
         ApiError::parameter(param, message).with_code("unsupported_parameter")
     }
 

@@ -121,8 +121,7 @@ impl Fields {
     ///
     /// If it is absent, null or has another type.
     pub fn require<T: DeserializeOwned>(&self, name: &str) -> Result<T, ApiError> {
-        self.get(name)?
-            .ok_or_else(|| ApiError::parameter(name, format!("{name} is missing")))
+        self.get(name)?.ok_or_else(|| ApiError::missing(name))
     }
 }
 

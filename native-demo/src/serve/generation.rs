@@ -145,10 +145,10 @@ impl Texts {
         server.metrics.count_prompt(served, prompt_tokens);
         params.facts.set_prompt(&served.id, prompt_tokens);
         let mut texts = Vec::with_capacity(prompts.len() * params.choices);
-        for prompt in prompts {
+        for (number, prompt) in prompts.into_iter().enumerate() {
             let tokens = prompt.tokens().len();
             for choice in 0..params.choices {
-                let mut options = params.options_of(choice);
+                let mut options = params.options_of(number, choice);
                 options.adapter.clone_from(&served.adapter);
                 let request = prompt.request(&served.model);
                 let events = request.options(options).events();

@@ -1,5 +1,7 @@
 //! The messages of a chat.
 
+use std::collections::VecDeque;
+
 use serde::Deserialize;
 use serde_json::Value;
 use wisp_engine::Message;
@@ -46,7 +48,8 @@ struct SentCall {
 #[derive(Deserialize)]
 struct SentFunction {
     name: String,
-    arguments: String,
+    /// JSON as a text, or as it is.
+    arguments: Value,
 }
 
 /// Reads the messages of a request.
@@ -59,18 +62,26 @@ pub fn of(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     if sent.is_empty() {
         return Err(ApiError::parameter("messages", "messages is empty"));
     }
-    sent.into_iter().enumerate().map(message).collect()
+    let mut pending = VecDeque::new();
+    let messages = sent.into_iter().enumerate();
+    let messages = messages.map(|(at, sent)| message(at, sent, &mut pending));
+    messages.collect()
 }
 
-fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
+/// Reads a message. `pending` has the ids of the last calls that no result has answered yet.
+fn message(
+    at: usize,
+    sent: Sent,
+    pending: &mut VecDeque<Option<String>>,
+) -> Result<Message, ApiError> {
     let role = match sent.role.as_str() {
         role @ ("system" | "user" | "assistant" | "tool") => role,
         // What newer models of OpenAI call the system message.
         "developer" => "system",
         "function" => {
             let message = "a message of role function is not supported by this version: use tools";
-            let error = ApiError::parameter(format!("messages[{at}].role"), message);
-            return Err(error.with_code("unsupported_parameter"));
+            let param = format!("messages[{at}].role");
+            return Err(ApiError::unsupported_value(param, message));
         }
         _ => {
             let message = "the role must be system, developer, user, assistant or tool";
@@ -89,23 +100,28 @@ fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
     }
     let param = format!("messages[{at}].content");
     let content = match sent.content {
-        // An answer of calls or thoughts alone, or of nothing.
-        None if role == "assistant" => String::new(),
+        // An answer of calls or thoughts alone, or of nothing; a tool that returns nothing.
+        None if matches!(role, "assistant" | "tool") => String::new(),
         content => parts::text(&param, &content.unwrap_or_default(), &["text"])?,
     };
     match role {
         "assistant" => {
+            let calls = calls.unwrap_or_default();
+            *pending = calls.iter().map(|call| call.id.clone()).collect();
             let turn = Turn {
                 thoughts: sent.reasoning_content.or(sent.reasoning),
                 text: content,
-                calls: self::calls(at, calls.unwrap_or_default())?,
+                calls: self::calls(at, calls)?,
             };
             Ok(turn.message())
         }
         "tool" => {
-            let param = format!("messages[{at}].tool_call_id");
-            let missing = || ApiError::parameter(&param, format!("{param} is missing"));
-            let mut message = turns::result(sent.tool_call_id.ok_or_else(missing)?, content);
+            let id = answered(pending, sent.tool_call_id);
+            let missing = || ApiError::missing(format!("messages[{at}].tool_call_id"));
+            let mut message = match id.ok_or_else(missing)? {
+                Some(id) => turns::result(id, content),
+                None => Message::new("tool", content),
+            };
             let name = sent.name.map(|name| ("name".into(), name.into()));
             message.extra.extend(name);
             Ok(message)
@@ -114,17 +130,41 @@ fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
     }
 }
 
+/// Returns the id of the call that a result answers, if the call has one: the client's, or else that of the first call
+/// without a result, since some agents leave it out. `None` if there is no such call.
+fn answered(
+    pending: &mut VecDeque<Option<String>>,
+    sent: Option<String>,
+) -> Option<Option<String>> {
+    if sent.is_none() {
+        return pending.pop_front();
+    }
+    if let Some(found) = pending.iter().position(|id| *id == sent) {
+        pending.remove(found);
+    }
+    Some(sent)
+}
+
 /// Returns the calls of an answer as templates read them.
 fn calls(at: usize, calls: Vec<SentCall>) -> Result<Vec<Value>, ApiError> {
     let calls = calls.into_iter().enumerate().map(|(number, call)| {
         let param = format!("messages[{at}].tool_calls[{number}]");
         if let Some(kind) = call.kind.filter(|kind| kind != "function") {
             let message = format!("a call of type {kind} is not supported by this version");
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            return Err(error.with_code("unsupported_parameter"));
+            let param = format!("{param}.type");
+            return Err(ApiError::unsupported_value(param, message));
         }
         let function = call.function;
-        Ok(turns::call(call.id, &function.name, &function.arguments))
+        let arguments = match function.arguments {
+            Value::String(json) => json,
+            arguments @ Value::Object(_) => arguments.to_string(),
+            _ => {
+                let param = format!("{param}.function.arguments");
+                let message = format!("{param} must be a string or an object");
+                return Err(ApiError::parameter(param, message));
+            }
+        };
+        Ok(turns::call(call.id, &function.name, &arguments))
     });
     calls.collect()
 }
@@ -144,7 +184,7 @@ mod tests {
     fn contents_are_strings_or_parts_of_text() {
         let messages = r#"[{"role": "developer", "content": "a"}, {"role": "user", "name": "x",
             "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]}]"#;
-        let expected = [Message::new("system", "a"), Message::new("user", "bc")];
+        let expected = [Message::new("system", "a"), Message::new("user", "b\nc")];
         assert_eq!(read(messages).unwrap(), expected);
     }
 
@@ -162,6 +202,38 @@ mod tests {
         assert_eq!(read[0].extra["reasoning_content"], "hm");
         assert_eq!((&*read[0].content, &*read[1].content), ("", "5"));
         assert_eq!(read[1].extra["tool_call_id"], "call_1");
+    }
+
+    #[test]
+    fn arguments_may_be_objects_and_results_empty() {
+        let messages = r#"[
+            {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]},
+            {"role": "tool", "tool_call_id": "a", "content": null}]"#;
+        let read = read(messages).unwrap();
+        let call = &read[0].extra["tool_calls"][0];
+        assert_eq!(call["function"]["arguments"], r#"{"x":1}"#);
+        assert_eq!((&*read[1].role, &*read[1].content), ("tool", ""));
+    }
+
+    #[test]
+    fn results_without_an_id_answer_the_pending_calls_in_their_order() {
+        let messages = r#"[
+            {"role": "assistant", "tool_calls": [
+                {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "b", "function": {"name": "f", "arguments": "{}"}},
+                {"function": {"name": "f", "arguments": "{}"}},
+                {"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "b", "content": "1"},
+            {"role": "tool", "content": "2"},
+            {"role": "tool", "content": "3"},
+            {"role": "tool", "content": "4"}]"#;
+        let read = read(messages).unwrap();
+        let ids = read[1..].iter().map(|result| {
+            let id = result.extra.get("tool_call_id");
+            id.and_then(Value::as_str)
+        });
+        let expected = [Some("b"), Some("a"), None, Some("c")];
+        assert_eq!(ids.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -213,6 +285,15 @@ mod tests {
             (
                 r#"[{"role": "assistant", "content": "", "tool_calls": [1]}]"#,
                 "messages[0].tool_calls[0]",
+            ),
+            (
+                r#"[{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]}]"#,
+                "messages[0].tool_calls[0].function.arguments",
+            ),
+            (
+                r#"[{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]},
+                    {"role": "tool", "content": "a"}, {"role": "tool", "content": "b"}]"#,
+                "messages[2].tool_call_id",
             ),
         ] {
             let error = read(messages).unwrap_err().body();

@@ -1,8 +1,9 @@
-//! The server of `wisp serve`: OpenAI's interface over HTTP.
+//! The server of `wisp serve`: the interfaces of OpenAI and [`anthropic`] over HTTP, and endpoints of vLLM and llama.cpp
+//! such as [`rerank`] and [`tokens`].
 //!
 //! A request passes the [`guard`] (its host, origin and key), is read by its endpoint with [`fields`], becomes one or
 //! more generations ([`generation`]) in the model's scheduler, and is answered as a whole or as a stream of events
-//! ([`stream`]). What a client gets wrong is an [`error`] in OpenAI's format.
+//! ([`stream`]). A mistake of the client is an [`error`] in the format of the interface.
 
 mod adapters;
 mod admission;

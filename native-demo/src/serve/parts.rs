@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{error::ApiError, fields::Fields};
+use super::error::ApiError;
 
-/// Returns a content's text: a string, or a list of parts of these types, each with a `text`.
+/// Returns a content's text: a string, or a list of parts of these types, each with a `text`. Each part begins a line.
 ///
 /// # Errors
 ///
@@ -21,9 +21,21 @@ pub fn text(param: &str, content: &Value, types: &[&str]) -> Result<String, ApiE
     };
     let mut whole = String::new();
     for (at, part) in parts.iter().enumerate() {
-        whole += part_text(&format!("{param}[{at}]"), part, types)?;
+        push(
+            &mut whole,
+            part_text(&format!("{param}[{at}]"), part, types)?,
+        );
     }
     Ok(whole)
+}
+
+/// Appends the text of a part to those before it, on a new line as in vLLM and llama.cpp: clients that split a text into
+/// parts mean separate texts, whose sentences would run into one another.
+pub fn push(whole: &mut String, part: &str) {
+    if !whole.is_empty() && !part.is_empty() {
+        whole.push('\n');
+    }
+    whole.push_str(part);
 }
 
 /// Returns the text of a part of one of these types.
@@ -36,8 +48,10 @@ pub fn part_text<'p>(param: &str, part: &'p Value, types: &[&str]) -> Result<&'p
         Some(kind) if types.contains(&kind) => string(param, part, "text"),
         Some(kind) => {
             let message = format!("a part of type {kind} is not supported by this version");
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            Err(error.with_code("unsupported_parameter"))
+            Err(ApiError::unsupported_value(
+                format!("{param}.type"),
+                message,
+            ))
         }
         None => {
             let types = types.join(" or ");
@@ -60,24 +74,23 @@ pub fn string<'p>(param: &str, part: &'p Value, name: &str) -> Result<&'p str, A
     part[name].as_str().ok_or_else(wrong)
 }
 
-/// Refuses fields that are not supported, unless their values ask for nothing: null, something empty, or a value in the
-/// list of the field.
-///
-/// # Errors
-///
-/// The first such field.
-pub fn refuse(fields: &Fields, names: &[(&str, &[&str])]) -> Result<(), ApiError> {
-    for (name, allowed) in names {
-        let Some(json) = fields.raw(name) else {
-            continue;
-        };
-        let is_empty = matches!(
-            json.split_ascii_whitespace().collect::<String>().as_str(),
-            "[]" | "{}" | "\"\""
-        );
-        if !is_empty && !allowed.contains(&json) {
-            return Err(ApiError::unsupported(*name));
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_by_line_breaks() {
+        let part = |text: &str| json!({ "type": "text", "text": text });
+        for (content, expected) in [
+            (json!("a"), "a"),
+            (json!([]), ""),
+            (json!([part("a")]), "a"),
+            (json!([part("a."), part("b.")]), "a.\nb."),
+            (json!([part(""), part("a"), part(""), part("b")]), "a\nb"),
+        ] {
+            assert_eq!(text("content", &content, &["text"]).unwrap(), expected);
         }
     }
-    Ok(())
 }

@@ -26,8 +26,7 @@ impl Prompt {
     ///
     /// If it is absent, has another type, or has no prompts or too many.
     pub fn all_of(fields: &Fields, name: &str) -> Result<Vec<Prompt>, ApiError> {
-        let missing = || ApiError::parameter(name, format!("{name} is missing"));
-        let json = fields.raw(name).ok_or_else(missing)?;
+        let json = fields.raw(name).ok_or_else(|| ApiError::missing(name))?;
         let mut first = json.chars().filter(|c| !c.is_ascii_whitespace());
         let prompts = match (first.next(), first.next()) {
             (Some('['), Some('"')) => {
@@ -52,14 +51,15 @@ impl Prompt {
         }
     }
 
-    /// Returns the prompt's tokens for a model that generates.
+    /// Returns the prompt's tokens for a model that generates; those of a text have the special tokens at its beginning
+    /// if `add_special` is true.
     ///
     /// # Errors
     ///
     /// If the model has no tokenizer, or no token for a part of the text.
-    pub fn tokens(&self, model: &Model) -> Result<Vec<u32>, Error> {
+    pub fn tokens(&self, model: &Model, add_special: bool) -> Result<Vec<u32>, Error> {
         match self {
-            Prompt::Text(text) => model.tokenize(text),
+            Prompt::Text(text) => Ok(model.text().tokenizer()?.encode(text, add_special, true)?),
             Prompt::Tokens(tokens) => Ok(tokens.clone()),
         }
     }

@@ -63,9 +63,7 @@ pub async fn rerank(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let (fields, served) = server.read(body, &[]).await?;
     let query = shared_text("query", fields.require("query")?)?;
     let documents: Vec<Document> = fields.require("documents")?;
     let documents = documents.into_iter().map(Document::text).collect();
@@ -83,8 +81,7 @@ pub async fn rerank(
     let tokens = ranking.iter().map(|relevance| relevance.tokens).sum();
     server.metrics.count_prompt(&served, tokens);
     caller.facts.set_prompt(&served.id, tokens);
-    // Equally relevant ones stay in the order given.
-    ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+    Relevance::sort(&mut ranking);
     ranking.truncate(top_n);
     let result = |relevance: &Relevance| {
         let mut result = json!({
@@ -115,9 +112,7 @@ pub async fn score(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let (fields, served) = server.read(body, &[]).await?;
     let pairs = pairs(&fields)?;
     let scored = relevances(&served, caller.client, pairs, "text_2").await?;
     let tokens = scored.iter().map(|relevance| relevance.tokens).sum();

@@ -21,14 +21,33 @@ const MAX_STOPS: usize = 32;
 /// The most tokens that end a text.
 const MAX_STOP_TOKENS: usize = 128;
 
+/// The fields of [`GenerationParams::of`] that all chats have, also where OpenAI's or Anthropic's own servers know fewer.
+pub const OF_ALL_CHATS: &[&str] = &[
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "seed",
+    "stream",
+    "ignore_eos",
+    "stop_token_ids",
+];
+
 /// The longest stop string in bytes.
 const MAX_STOP_BYTES: usize = 1024;
 
 /// What a request asks for, apart from its prompt.
 #[derive(Clone, Debug)]
 pub struct GenerationParams {
-    /// The options of the first text of each prompt.
+    /// The options of the first text of the first prompt.
     pub options: GenerateOptions,
+    /// Whether the client gave no seed, so that one was drawn.
+    has_drawn_seed: bool,
     /// What the text of an answer in a chat must match. It is in the options too, for texts that are no chats.
     pub answer: Option<Constraint>,
     /// What is noted of the request at its end.
@@ -99,6 +118,7 @@ impl GenerationParams {
         };
         Ok(GenerationParams {
             options,
+            has_drawn_seed: seed(fields)?.is_none(),
             answer: None,
             facts: RequestFacts::default(),
             choices,
@@ -113,22 +133,33 @@ impl GenerationParams {
         self.facts = caller.facts.clone();
     }
 
-    /// Returns the options of a prompt's text by its number: its seed follows that of the one before.
-    pub fn options_of(&self, choice: usize) -> GenerateOptions {
+    /// Returns the options of a prompt's text by the numbers of both. The seed of a text follows that of the one before;
+    /// each prompt begins with the client's seed again, but with a new one if the client gave none, so that equal
+    /// prompts get texts that differ.
+    pub fn options_of(&self, prompt: usize, choice: usize) -> GenerateOptions {
+        let number = match self.has_drawn_seed {
+            true => prompt * self.choices + choice,
+            false => choice,
+        };
         let mut options = self.options.clone();
-        // At most `MAX_CHOICES`.
-        options.sampling.seed = options.sampling.seed.wrapping_add(choice as u32);
+        options.sampling.seed = options.sampling.seed.wrapping_add(number as u32);
         options
     }
+}
+
+/// Returns the client's seed; `None` if one is to be drawn.
+fn seed(fields: &Fields) -> Result<Option<u32>, ApiError> {
+    let seed: Option<i64> = fields.get("seed")?;
+    // Other servers write -1 for a seed that is drawn.
+    Ok(seed.filter(|seed| *seed != -1).map(in_32_bits))
 }
 
 fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
     let default = SamplingParams::default();
     // OpenAI's default. 0 is greedy.
     let temperature = fields.get_or("temperature", 1.0)?;
-    // Other servers write -1 for a seed that is drawn.
-    let seed = match fields.get::<i64>("seed")?.filter(|seed| *seed != -1) {
-        Some(seed) => in_32_bits(seed),
+    let seed = match seed(fields)? {
+        Some(seed) => seed,
         None if temperature > 0.0 => getrandom::u32().map_err(|error| {
             let message = format!("the system draws no seed: {error}");
             ApiError::unavailable(message)
@@ -147,13 +178,46 @@ fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
         top_k,
         top_p: fields.get_or("top_p", default.top_p)?,
         min_p: fields.get_or("min_p", default.min_p)?,
-        repetition_penalty: fields.get_or("repetition_penalty", default.repetition_penalty)?,
+        repetition_penalty: repetition_penalty(fields)?.unwrap_or(default.repetition_penalty),
         presence_penalty: fields.get_or("presence_penalty", default.presence_penalty)?,
         frequency_penalty: fields.get_or("frequency_penalty", default.frequency_penalty)?,
         logit_bias: logit_bias(fields)?,
         seed,
         ..default
     })
+}
+
+/// Returns the repetition penalty, which llama.cpp calls by another name; `None` if the client gives none.
+fn repetition_penalty(fields: &Fields) -> Result<Option<f32>, ApiError> {
+    let other = fields.get("repeat_penalty")?;
+    Ok(fields.get("repetition_penalty")?.or(other))
+}
+
+/// Returns the most tokens of an answer: the first of these fields that is present, or else the default. `None` is no
+/// limit but the context, which -1 means, as in llama.cpp and LM Studio.
+///
+/// # Errors
+///
+/// If it is no whole number, or less than -1.
+pub fn max_tokens(
+    fields: &Fields,
+    names: &[&str],
+    default: Option<usize>,
+) -> Result<Option<usize>, ApiError> {
+    for name in names {
+        let Some(limit) = fields.get::<i64>(name)? else {
+            continue;
+        };
+        if limit == -1 {
+            return Ok(None);
+        }
+        let limit = usize::try_from(limit).map_err(|_| {
+            let message = format!("{name} is {limit}, but must be 0 or more, or -1 for no limit");
+            ApiError::parameter(*name, message)
+        })?;
+        return Ok(Some(limit));
+    }
+    Ok(default)
 }
 
 /// Returns a seed in 32 bits: one that fits as it is, and a hash of others, so that seeds that differ stay different in
@@ -243,7 +307,9 @@ mod tests {
         assert_eq!(all.options.sampling.logit_bias, [(5, -100.0)]);
         assert_eq!(all.options.stop, ["a"]);
         assert_eq!(all.options.stop_tokens, [9]);
-        assert_eq!(all.options_of(2).sampling.seed, 9);
+        assert_eq!(all.options_of(0, 2).sampling.seed, 9);
+        // Each prompt begins with the client's seed.
+        assert_eq!(all.options_of(1, 2).sampling.seed, 9);
         assert_eq!(
             of(r#"{"stop": ["a", "b"]}"#).unwrap().options.stop,
             ["a", "b"]
@@ -274,6 +340,56 @@ mod tests {
             .map(|_| of(r#"{"seed": -1}"#).unwrap().options.sampling.seed)
             .collect();
         assert!(seeds.len() > 1, "{seeds:?}");
+    }
+
+    #[test]
+    fn texts_of_all_prompts_differ_without_a_seed() {
+        for body in [r#"{"n": 3}"#, r#"{"n": 3, "seed": -1}"#] {
+            let params = of(body).unwrap();
+            let texts = (0..4).flat_map(|prompt| (0..3).map(move |choice| (prompt, choice)));
+            let seeds = texts.map(|(prompt, choice)| {
+                let options = params.options_of(prompt, choice);
+                options.sampling.seed
+            });
+            assert_eq!(seeds.collect::<BTreeSet<u32>>().len(), 12);
+        }
+    }
+
+    #[test]
+    fn penalty_has_the_names_of_two_servers() {
+        let penalty = |body: &str| of(body).unwrap().options.sampling.repetition_penalty;
+        assert_eq!(penalty(r#"{"repeat_penalty": 1.25}"#), 1.25);
+        assert_eq!(
+            penalty(r#"{"repetition_penalty": 1.5, "repeat_penalty": 1.25}"#),
+            1.5
+        );
+    }
+
+    #[test]
+    fn limit_of_minus_1_is_none() {
+        let read = |body: &str| {
+            let fields = Fields::parse(body.as_bytes()).unwrap();
+            max_tokens(&fields, &["max_tokens", "n_predict"], Some(16))
+        };
+        for (body, expected) in [
+            ("{}", Some(16)),
+            (r#"{"max_tokens": null}"#, Some(16)),
+            (r#"{"max_tokens": 0}"#, Some(0)),
+            (r#"{"max_tokens": 5, "n_predict": 7}"#, Some(5)),
+            (r#"{"n_predict": 7}"#, Some(7)),
+            (r#"{"max_tokens": -1}"#, None),
+            (r#"{"n_predict": -1}"#, None),
+        ] {
+            assert_eq!(read(body).unwrap(), expected, "{body}");
+        }
+        for (body, param) in [
+            (r#"{"max_tokens": -2}"#, "max_tokens"),
+            (r#"{"max_tokens": 1.5}"#, "max_tokens"),
+            (r#"{"n_predict": "a"}"#, "n_predict"),
+        ] {
+            let error = read(body).unwrap_err().body();
+            assert_eq!(error["error"]["param"], param, "{body}: {error}");
+        }
     }
 
     #[test]

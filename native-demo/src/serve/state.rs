@@ -5,10 +5,18 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use axum::body::Body;
 use tokio::sync::{Mutex, Notify};
 
 pub use super::clock::now;
-use super::{error::ApiError, metrics::Metrics, models::Models, options::Options};
+use super::{
+    error::ApiError,
+    fields::Fields,
+    metrics::Metrics,
+    models::{Models, ServedModel},
+    options::Options,
+    unsupported::{self, Rule},
+};
 
 /// The state of the server.
 #[derive(Debug)]
@@ -85,6 +93,24 @@ impl Server {
             Some(models) => Ok(models),
             None => Err(ApiError::unavailable("the server is loading its models")),
         }
+    }
+
+    /// Reads a request and finds the model that it names. Parameters that these rules do not allow are refused.
+    ///
+    /// # Errors
+    ///
+    /// If the models are not loaded, the body is no object of JSON, there is no such model, or a parameter is not
+    /// supported.
+    pub async fn read(
+        &self,
+        body: Body,
+        rules: &[&[Rule]],
+    ) -> Result<(Fields, Arc<ServedModel>), ApiError> {
+        let models = self.models()?;
+        let fields = Fields::read(body, self.options.max_body_bytes).await?;
+        let served = models.find(fields.get::<String>("model")?.as_deref())?;
+        unsupported::check(&fields, rules)?;
+        Ok((fields, served))
     }
 
     /// Returns the models if they are loaded.

@@ -15,8 +15,8 @@ use super::{
     chat, chat_request,
     error::{ApiError, json_response},
     fields::Fields,
-    models::ServedModel,
     state::Server,
+    unsupported,
 };
 
 /// What is tokenized.
@@ -31,7 +31,7 @@ enum Input {
 ///
 /// If the request is invalid, or the model has no tokenizer.
 pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Response, ApiError> {
-    let (fields, served) = read(&server, body).await?;
+    let (fields, served) = server.read(body, unsupported::TEMPLATE).await?;
     let input = input(&fields)?;
     let with_pieces = fields.get_or("with_pieces", false)?;
     let with_strings = fields.get_or("return_token_strs", false)?;
@@ -85,9 +85,14 @@ pub async fn detokenize(
     State(server): State<Arc<Server>>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (fields, served) = read(&server, body).await?;
+    let (fields, served) = server.read(body, &[]).await?;
     let tokens: Vec<u32> = fields.require("tokens")?;
-    let text = tokenizer(served.model.text().tokenizer())?.decode(&tokens, false);
+    let model = served.model.clone();
+    let text = run_blocking(move || {
+        let tokenizer = tokenizer(model.text().tokenizer())?;
+        Ok(tokenizer.decode(&tokens, false))
+    });
+    let text = text.await?;
     let answer = json!({ "content": text, "prompt": text });
     Ok(json_response(StatusCode::OK, &answer))
 }
@@ -101,7 +106,7 @@ pub async fn apply_template(
     State(server): State<Arc<Server>>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let (fields, served) = read(&server, body).await?;
+    let (fields, served) = server.read(body, unsupported::TEMPLATE).await?;
     let request = chat_request::of(&fields)?;
     let model = served.model.clone();
     let prompt = run_blocking(move || {
@@ -111,14 +116,6 @@ pub async fn apply_template(
     });
     let answer = json!({ "prompt": prompt.await?.text });
     Ok(json_response(StatusCode::OK, &answer))
-}
-
-/// Reads a request and finds its model.
-async fn read(server: &Server, body: Body) -> Result<(Fields, Arc<ServedModel>), ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    Ok((fields, served))
 }
 
 fn tokenizer(found: Result<&Tokenizer, PipelineError>) -> Result<&Tokenizer, ApiError> {

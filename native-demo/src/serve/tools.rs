@@ -121,8 +121,8 @@ struct Named {
 ///
 /// # Errors
 ///
-/// If a tool is no function (in responses, such tools are left out), its name or schema is invalid, or it must be
-/// called and is not offered.
+/// If a tool is no function (in responses and messages, such tools are left out), its name or schema is invalid, or it
+/// must be called and is not offered.
 pub fn offer(
     request: ChatRequest,
     fields: &Fields,
@@ -153,8 +153,8 @@ pub fn offer(
 fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     let sent: Vec<Sent> = fields.get_or("tools", Vec::new())?;
     let mut sent: Vec<(usize, Sent)> = sent.into_iter().enumerate().collect();
-    if interface == Interface::Responses {
-        leave_out_others(&mut sent);
+    if interface != Interface::Chat {
+        leave_out_others(&mut sent, interface);
     }
     let tools = sent.into_iter().map(|(at, sent)| {
         let (param, function) = function(format!("tools[{at}]"), sent, interface)?;
@@ -174,11 +174,12 @@ fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     Tools::new(tools).map_err(|error| ApiError::parameter("tools", error.to_string()))
 }
 
-/// Leaves out tools that are not functions, which clients such as Codex offer in each request.
-fn leave_out_others(tools: &mut Vec<(usize, Sent)>) {
+/// Leaves out tools that are not functions, which clients such as Codex and Claude Code offer in each request.
+fn leave_out_others(tools: &mut Vec<(usize, Sent)>, interface: Interface) {
     let mut others = BTreeSet::new();
     tools.retain(|(_, tool)| match tool.kind.as_deref() {
-        None | Some("function") => true,
+        None => true,
+        Some(kind) if kind == interface.function() => true,
         Some(kind) => {
             others.insert(kind.to_owned());
             false
@@ -195,23 +196,23 @@ fn function(
     sent: Sent,
     interface: Interface,
 ) -> Result<(String, Function), ApiError> {
-    let missing = |param: String| ApiError::parameter(&param, format!("{param} is missing"));
     match sent.kind.as_deref() {
         Some(kind) if kind == interface.function() => {}
         None if interface == Interface::Messages => {}
-        None => return Err(missing(format!("{param}.type"))),
+        None => return Err(ApiError::missing(format!("{param}.type"))),
         Some(kind) => {
             let message = format!("a tool of type {kind} is not supported by this version");
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            return Err(error.with_code("unsupported_parameter"));
+            let param = format!("{param}.type");
+            return Err(ApiError::unsupported_value(param, message));
         }
     }
     if interface == Interface::Chat {
         let param = format!("{param}.function");
-        let function = sent.function.ok_or_else(|| missing(param.clone()))?;
+        let function = sent.function.ok_or_else(|| ApiError::missing(&param))?;
         return Ok((param, function));
     }
-    let name = sent.name.ok_or_else(|| missing(format!("{param}.name")))?;
+    let missing = || ApiError::missing(format!("{param}.name"));
+    let name = sent.name.ok_or_else(missing)?;
     let function = Function {
         name,
         description: sent.description,
@@ -245,13 +246,12 @@ fn choice(fields: &Fields, interface: Interface) -> Result<Choice, ApiError> {
                 _ => "tool_choice.name",
             };
             let name = named(chosen.function, chosen.name, interface);
-            let missing = || ApiError::parameter(param, format!("{param} is missing"));
-            Ok(ToolChoice::Function(name.ok_or_else(missing)?).into())
+            let name = name.ok_or_else(|| ApiError::missing(param))?;
+            Ok(ToolChoice::Function(name).into())
         }
         kind => {
             let message = format!("a tool_choice of type {kind} is not supported by this version");
-            let error = ApiError::parameter("tool_choice.type", message);
-            Err(error.with_code("unsupported_parameter"))
+            Err(ApiError::unsupported_value("tool_choice.type", message))
         }
     }
 }
@@ -282,15 +282,14 @@ fn allowed(chosen: Chosen, interface: Interface) -> Result<Choice, ApiError> {
         ),
         _ => ("tool_choice", "tool_choice.tools"),
     };
-    let missing = |param: String| ApiError::parameter(&param, format!("{param} is missing"));
     let (word, tools) = match (interface, chosen.allowed_tools) {
         (Interface::Chat, Some(allowed)) => (allowed.mode, allowed.tools),
-        (Interface::Chat, None) => return Err(missing(at.into())),
+        (Interface::Chat, None) => return Err(ApiError::missing(at)),
         _ => {
             let word = chosen.mode;
-            let word = word.ok_or_else(|| missing(format!("{at}.mode")))?;
+            let word = word.ok_or_else(|| ApiError::missing(format!("{at}.mode")))?;
             let tools = chosen.tools;
-            (word, tools.ok_or_else(|| missing(list.into()))?)
+            (word, tools.ok_or_else(|| ApiError::missing(list))?)
         }
     };
     let choice = mode(&word).ok_or_else(|| {
@@ -305,15 +304,15 @@ fn allowed(chosen: Chosen, interface: Interface) -> Result<Choice, ApiError> {
                 "a tool of type {} is not supported by this version",
                 tool.kind
             );
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            return Err(error.with_code("unsupported_parameter"));
+            let param = format!("{param}.type");
+            return Err(ApiError::unsupported_value(param, message));
         }
         let field = match interface {
             Interface::Chat => "function",
             _ => "name",
         };
         let name = named(tool.function, tool.name, interface);
-        name.ok_or_else(|| missing(format!("{param}.{field}")))
+        name.ok_or_else(|| ApiError::missing(format!("{param}.{field}")))
     });
     let names: Vec<String> = names.collect::<Result<_, _>>()?;
     Ok(Choice {
@@ -333,8 +332,7 @@ fn choice_of_messages(fields: &Fields) -> Result<(ToolChoice, bool), ApiError> {
         ("any", _) => ToolChoice::Required,
         ("tool", Some(name)) => ToolChoice::Function(name),
         ("tool", None) => {
-            let param = "tool_choice.name";
-            return Err(ApiError::parameter(param, format!("{param} is missing")));
+            return Err(ApiError::missing("tool_choice.name"));
         }
         (kind, _) => {
             let param = "tool_choice.type";

@@ -17,9 +17,8 @@ use super::{
     chat,
     client::Caller,
     error::{ApiError, json_response},
-    fields::Fields,
     state::Server,
-    stream, structured,
+    stream, structured, unsupported,
 };
 
 /// Answers a chat.
@@ -32,12 +31,10 @@ pub async fn answer(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    let (fields, served) = server.read(body, unsupported::MESSAGES).await?;
     let request = request::chat(&fields)?;
     let mut params = request::params(&fields)?;
     params.set_caller(&caller);
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
     structured::apply_output_format(&fields, &served.model, &mut params).await?;
     let mut texts = chat::start(&server, &served, request, &params).await?;
     let mut format = Format::new(format!("msg_{}", caller.id), &served.id, texts.counts);
@@ -58,10 +55,8 @@ pub async fn count_tokens(
     State(server): State<Arc<Server>>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    let (fields, served) = server.read(body, unsupported::MESSAGES).await?;
     let request = request::chat(&fields)?;
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
     let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
     let answer = json!({ "input_tokens": prompt.tokens.len() });
@@ -70,7 +65,7 @@ pub async fn count_tokens(
 
 /// Reads a request, for the test of its description.
 #[cfg(test)]
-pub fn read(fields: &Fields) -> Result<(), ApiError> {
+pub fn read(fields: &super::fields::Fields) -> Result<(), ApiError> {
     request::chat(fields)?;
     request::params(fields)?;
     structured::output_format(fields).map(drop)

@@ -12,13 +12,10 @@ use super::super::{
     error::ApiError,
     fields::Fields,
     parts,
-    sampling::{GenerationParams, stops},
+    sampling::{GenerationParams, OF_ALL_CHATS, stops},
     tools::{self, Interface},
     turns::{self, Turn},
 };
-
-/// Fields that this version does not support, each with the values that ask for nothing.
-const UNSUPPORTED: &[(&str, &[&str])] = &[("mcp_servers", &[]), ("container", &[])];
 
 /// The types of parts that are text.
 const TEXT: &[&str] = &["text"];
@@ -56,7 +53,6 @@ struct OutputConfig {
 /// If there are no messages, the last one cannot be continued, or one has a role or a content that the server does not
 /// support, or a tool is invalid.
 pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
-    parts::refuse(fields, UNSUPPORTED)?;
     let sent: Vec<Sent> = fields.require("messages")?;
     let mut request = ChatRequest::new(messages(fields, &sent)?);
     set_thinking(&mut request, fields)?;
@@ -75,6 +71,8 @@ pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
 
 fn set_thinking(request: &mut ChatRequest, fields: &Fields) -> Result<(), ApiError> {
     let Some(thinking) = fields.get::<Thinking>("thinking")? else {
+        // Anthropic's models think only if the client asks for it.
+        request.thinking = Some(false);
         return Ok(());
     };
     request.thinking = match thinking.kind.as_str() {
@@ -153,7 +151,7 @@ fn system(param: &str, content: &Value) -> Result<String, ApiError> {
     for (at, block) in blocks.iter().enumerate() {
         let text = parts::part_text(&format!("{param}[{at}]"), block, TEXT)?;
         if !text.starts_with(BILLING) {
-            whole += text;
+            parts::push(&mut whole, text);
         }
     }
     Ok(whole)
@@ -169,7 +167,8 @@ fn user(param: &str, content: &Value, messages: &mut Vec<Message>) -> Result<(),
     for (at, block) in blocks.iter().enumerate() {
         let param = format!("{param}[{at}]");
         if block["type"] != "tool_result" {
-            *text.get_or_insert_default() += parts::part_text(&param, block, TEXT)?;
+            let part = parts::part_text(&param, block, TEXT)?;
+            parts::push(text.get_or_insert_default(), part);
             continue;
         }
         messages.extend(text.take().map(|text| Message::new("user", text)));
@@ -201,8 +200,10 @@ fn assistant(param: &str, content: &Value) -> Result<Message, ApiError> {
         match block["type"].as_str() {
             Some("thinking") => {
                 let thoughts = parts::string(&param, block, "thinking")?;
-                *turn.thoughts.get_or_insert_default() += thoughts;
+                parts::push(turn.thoughts.get_or_insert_default(), thoughts);
             }
+            // Encrypted thoughts of Anthropic's models, which no other model can read.
+            Some("redacted_thinking") => {}
             Some("tool_use") => {
                 let id = parts::string(&param, block, "id")?;
                 let name = parts::string(&param, block, "name")?;
@@ -215,7 +216,7 @@ fn assistant(param: &str, content: &Value) -> Result<Message, ApiError> {
                 let call = turns::call(Some(id.into()), name, &input.to_string());
                 turn.calls.push(call);
             }
-            _ => turn.text += parts::part_text(&param, block, TEXT)?,
+            _ => parts::push(&mut turn.text, parts::part_text(&param, block, TEXT)?),
         }
     }
     Ok(turn.message())
@@ -227,8 +228,7 @@ fn assistant(param: &str, content: &Value) -> Result<Message, ApiError> {
 ///
 /// If one is missing, has the wrong type, or a value that the server refuses.
 pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
-    let names = ["temperature", "top_p", "top_k", "stream"];
-    let mut params = GenerationParams::of(&fields.only(&names))?;
+    let mut params = GenerationParams::of(&fields.only(OF_ALL_CHATS))?;
     let max_tokens: usize = fields.require("max_tokens")?;
     if max_tokens == 0 {
         return Err(ApiError::parameter(
@@ -264,7 +264,7 @@ mod tests {
             ("system", "a"),
             ("user", "b"),
             ("assistant", "c"),
-            ("user", "de"),
+            ("user", "d\ne"),
         ];
         let expected = expected.map(|(role, text)| Message::new(role, text));
         let fields = Fields::parse(body.as_bytes()).unwrap();
@@ -278,7 +278,7 @@ mod tests {
             {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"},
             {"role": "system", "content": [{"type": "text", "text": "e"}, {"type": "text", "text": "f"}]}]}"#;
         let expected = [
-            ("system", "a\n\nb\n\nef"),
+            ("system", "a\n\nb\n\ne\nf"),
             ("user", "c"),
             ("assistant", "d"),
         ];
@@ -292,6 +292,7 @@ mod tests {
     #[test]
     fn calls_and_results_are_messages_as_templates_read_them() {
         let body = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": "Zm9v"},
             {"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "b"},
             {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"x": 1}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "is_error": true,
@@ -307,7 +308,7 @@ mod tests {
             turn.message(),
             turns::result("toolu_1".into(), "Error: c".into()),
             turns::result("toolu_2".into(), String::new()),
-            Message::new("user", "de"),
+            Message::new("user", "d\ne"),
         ];
         let fields = Fields::parse(body.as_bytes()).unwrap();
         assert_eq!(chat(&fields).unwrap().messages, expected);
@@ -339,7 +340,7 @@ mod tests {
         let single = r#""tool_choice": {"type": "any", "disable_parallel_tool_use": true}"#;
         assert!(!read(single).parallel_calls());
         for (thinking, switch, limit) in [
-            ("null", None, None),
+            ("null", Some(false), None),
             (r#"{"type": "adaptive"}"#, None, None),
             (r#"{"type": "disabled"}"#, Some(false), None),
             (
@@ -351,6 +352,18 @@ mod tests {
             let request = read(&format!("\"thinking\": {thinking}"));
             assert_eq!((request.thinking, request.thinking_limit), (switch, limit));
         }
+    }
+
+    #[test]
+    fn tools_of_other_types_are_left_out() {
+        let body = r#"{"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"},
+            {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}, {"type": "custom", "name": "g"}]}"#;
+        let request = chat(&Fields::parse(body.as_bytes()).unwrap()).unwrap();
+        let tools = request.tools().unwrap().iter();
+        assert_eq!(
+            tools.map(|tool| tool.name()).collect::<Vec<_>>(),
+            ["f", "g"]
+        );
     }
 
     #[test]
@@ -372,8 +385,8 @@ mod tests {
                 "tools[0].input_schema",
             ),
             (
-                format!("{{{hello}, \"tools\": [{{\"type\": \"bash_20250124\", \"name\": \"bash\"}}]}}"),
-                "tools[0].type",
+                format!("{{{hello}, \"tools\": [{{\"type\": \"web_search_20250305\", \"name\": \"f\"}}], \"tool_choice\": {{\"type\": \"any\"}}}}"),
+                "tool_choice",
             ),
             (
                 format!("{{{hello}, \"tool_choice\": {{\"type\": \"any\"}}}}"),

@@ -13,9 +13,8 @@ use super::{
     chat,
     client::Caller,
     error::{ApiError, json_response},
-    fields::Fields,
     state::Server,
-    stream, structured,
+    stream, structured, unsupported,
 };
 
 /// Answers a chat.
@@ -28,12 +27,10 @@ pub async fn answer(
     caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let models = server.models()?;
-    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    let (fields, served) = server.read(body, unsupported::RESPONSES).await?;
     let request = request::chat(&fields)?;
     let mut params = request::params(&fields)?;
     params.set_caller(&caller);
-    let served = models.find(fields.get::<String>("model")?.as_deref())?;
     structured::apply_text_format(&fields, &served.model, &mut params).await?;
     let started = chat::start(&server, &served, request, &params).await;
     let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
@@ -52,7 +49,7 @@ pub async fn answer(
 
 /// Reads a request, for the test of its description.
 #[cfg(test)]
-pub fn read(fields: &Fields) -> Result<(), ApiError> {
+pub fn read(fields: &super::fields::Fields) -> Result<(), ApiError> {
     request::chat(fields)?;
     let params = request::params(fields)?;
     structured::text_format(fields)?;

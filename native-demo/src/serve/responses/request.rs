@@ -12,21 +12,10 @@ use super::super::{
     error::ApiError,
     fields::Fields,
     parts,
-    sampling::GenerationParams,
+    sampling::{GenerationParams, OF_ALL_CHATS, max_tokens},
     tools::{self, Interface},
     turns::{self, Turn},
 };
-
-/// Fields that this version does not support, each with the values that ask for nothing.
-const UNSUPPORTED: &[(&str, &[&str])] = &[
-    ("previous_response_id", &[]),
-    ("conversation", &[]),
-    ("store", &["false"]),
-    ("background", &["false"]),
-    ("prompt", &[]),
-    ("truncation", &["\"disabled\""]),
-    ("modalities", &["[\"text\"]"]),
-];
 
 /// The types of parts that are text: of the client's messages and of answers.
 const TEXT: &[&str] = &["input_text", "output_text"];
@@ -67,15 +56,18 @@ struct Reasoning {
 ///
 /// If there is no input, an item of it is not supported, or a tool is invalid.
 pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
-    parts::refuse(fields, UNSUPPORTED)?;
+    // No response is kept, whatever the client asks for: the response says so.
+    fields.get::<bool>("store")?;
     let mut request = ChatRequest::new(messages(fields)?);
     let reasoning = fields.get_or("reasoning", Reasoning::default())?;
     if let Some(effort) = reasoning.effort {
         request.set_effort(effort);
     }
     // Thoughts are not summarised: they are in the answer as they are.
-    if reasoning.summary.is_some_and(|summary| summary != "auto") {
-        return Err(ApiError::unsupported("reasoning.summary"));
+    let summaries = [None, Some("auto"), Some("concise"), Some("detailed")];
+    if !summaries.contains(&reasoning.summary.as_deref()) {
+        let message = "reasoning.summary must be auto, concise or detailed";
+        return Err(ApiError::parameter("reasoning.summary", message));
     }
     tools::offer(request, fields, Interface::Responses)
 }
@@ -84,7 +76,7 @@ fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let instructions: Option<String> = fields.get("instructions")?;
     let mut messages: Vec<Message> = Vec::new();
     turns::push_system(&instructions.unwrap_or_default(), &mut messages);
-    let missing = || ApiError::parameter("input", "input is missing");
+    let missing = || ApiError::missing("input");
     if fields.raw("input").ok_or_else(missing)?.starts_with('"') {
         let text: String = fields.require("input")?;
         messages.push(Message::new("user", text));
@@ -148,7 +140,7 @@ fn add_to_turn(
         }
         (content, _) => parts::text(&format!("{param}.content"), content, &["reasoning_text"])?,
     };
-    *turn.thoughts.get_or_insert_default() += &thoughts;
+    parts::push(turn.thoughts.get_or_insert_default(), &thoughts);
     Ok(())
 }
 
@@ -163,8 +155,8 @@ fn other(param: &str, item: Sent) -> Result<Message, ApiError> {
         }
         Some(kind) => {
             let message = format!("an item of type {kind} is not supported by this version");
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            return Err(error.with_code("unsupported_parameter"));
+            let param = format!("{param}.type");
+            return Err(ApiError::unsupported_value(param, message));
         }
     }
     let role = match item.role.as_deref() {
@@ -180,11 +172,7 @@ fn other(param: &str, item: Sent) -> Result<Message, ApiError> {
 }
 
 fn required(param: &str, name: &str, value: Option<String>) -> Result<String, ApiError> {
-    let missing = || {
-        let param = format!("{param}.{name}");
-        ApiError::parameter(&param, format!("{param} is missing"))
-    };
-    value.ok_or_else(missing)
+    value.ok_or_else(|| ApiError::missing(format!("{param}.{name}")))
 }
 
 /// Reads the parameters of generation.
@@ -193,9 +181,9 @@ fn required(param: &str, name: &str, value: Option<String>) -> Result<String, Ap
 ///
 /// If one has the wrong type, or a value that the server refuses.
 pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
-    let names = ["temperature", "top_p", "stream"];
+    let names = [OF_ALL_CHATS, &["stop"]].concat();
     let mut params = GenerationParams::of(&fields.only(&names))?;
-    params.options.max_new_tokens = fields.get("max_output_tokens")?;
+    params.options.max_new_tokens = max_tokens(fields, &["max_output_tokens"], None)?;
     if params.options.max_new_tokens == Some(0) {
         let message = "max_output_tokens must be 1 or more";
         return Err(ApiError::parameter("max_output_tokens", message));
@@ -210,8 +198,7 @@ fn log_probs(fields: &Fields) -> Result<Option<u32>, ApiError> {
     let is_known = |name: &&String| ![LOG_PROBS, THOUGHTS].contains(&name.as_str());
     if let Some(name) = included.iter().find(is_known) {
         let message = format!("include: {name:?} is not supported by this version");
-        let error = ApiError::parameter("include", message);
-        return Err(error.with_code("unsupported_parameter"));
+        return Err(ApiError::unsupported_value("include", message));
     }
     let top: u32 = fields.get_or("top_logprobs", 0)?;
     if top > MAX_TOP {
@@ -273,12 +260,26 @@ mod tests {
         let read = |body: &str| read(body).messages;
         let expected = [Message::new("system", "a"), Message::new("user", "b")];
         assert_eq!(
-            read(r#"{"instructions": "a", "input": "b", "store": false}"#),
+            read(r#"{"instructions": "a", "input": "b", "store": true}"#),
             expected
         );
         let body = r#"{"input": [{"role": "developer", "content": "a"},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]}]}"#;
         assert_eq!(read(body), expected);
+    }
+
+    #[test]
+    fn parameters_of_chat_completions_are_honoured() {
+        let body = r#"{"input": "a", "seed": 7, "top_k": 5, "stop": "b", "max_output_tokens": -1}"#;
+        let fields = Fields::parse(body.as_bytes()).unwrap();
+        let params = params(&fields).unwrap();
+        let sampling = &params.options.sampling;
+        assert_eq!((sampling.seed, sampling.top_k), (7, 5));
+        assert_eq!(params.options.stop, ["b"]);
+        assert_eq!(params.options.max_new_tokens, None);
+        let response = echoed(&fields, &params).unwrap();
+        assert_eq!(response["max_output_tokens"], Value::Null);
+        assert_eq!(response["store"], false);
     }
 
     #[test]
@@ -344,7 +345,7 @@ mod tests {
     fn tools_and_efforts_are_read() {
         let body = r#"{"input": "a", "tools": [{"type": "function", "name": "f", "strict": true}],
             "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false,
-            "reasoning": {"effort": "none", "summary": "auto"}}"#;
+            "reasoning": {"effort": "none", "summary": "detailed"}}"#;
         let request = read(body);
         assert_eq!(*request.tool_choice(), ToolChoice::Function("f".into()));
         assert!(!request.parallel_calls());
@@ -360,11 +361,7 @@ mod tests {
             ("{}", "input"),
             (r#"{"input": 5}"#, "input"),
             (r#"{"input": []}"#, "input"),
-            (r#"{"input": "a", "store": true}"#, "store"),
-            (
-                r#"{"input": "a", "previous_response_id": "resp_1"}"#,
-                "previous_response_id",
-            ),
+            (r#"{"input": "a", "store": "always"}"#, "store"),
             (
                 r#"{"input": "a", "tools": [{"type": "web_search"}], "tool_choice": "required"}"#,
                 "tool_choice",
@@ -394,7 +391,7 @@ mod tests {
                 "reasoning.effort",
             ),
             (
-                r#"{"input": "a", "reasoning": {"summary": "detailed"}}"#,
+                r#"{"input": "a", "reasoning": {"summary": "brief"}}"#,
                 "reasoning.summary",
             ),
             (
@@ -407,6 +404,10 @@ mod tests {
             ),
             (
                 r#"{"input": "a", "max_output_tokens": 0}"#,
+                "max_output_tokens",
+            ),
+            (
+                r#"{"input": "a", "max_output_tokens": -2}"#,
                 "max_output_tokens",
             ),
             (

@@ -224,6 +224,19 @@ fn calls_results_and_tools_are_in_the_prompt() {
 }
 
 #[test]
+fn tools_of_anthropics_servers_are_left_out() {
+    let server = Server::start(&[]);
+    let search = json!({ "type": "web_search_20250305", "name": "web_search", "max_uses": 5 });
+    let answer = server.json(PATH, &request(&json!({ "tools": [search] })));
+    assert_eq!(
+        answer["content"],
+        server.json(PATH, &request(&json!({})))["content"]
+    );
+    let stop = server.post(PATH, &request(&json!({ "stop": "a" })));
+    assert_eq!(stop.status, 400, "{}", stop.body);
+}
+
+#[test]
 fn stop_sequences_are_named() {
     let server = Server::start(&[]);
     let whole = server.json(PATH, &request(&json!({})));

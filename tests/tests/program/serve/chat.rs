@@ -21,8 +21,13 @@ fn answers_equal_those_of_generate() {
     let prompt = expected["prompt_tokens"].as_array().expect("tokens");
     assert_eq!(answer["usage"]["prompt_tokens"], prompt.len());
     // Parts of text, and the older name of the limit.
-    let parts =
-        json!([{ "type": "text", "text": "Tell me " }, { "type": "text", "text": "a story." }]);
+    let expected = generated(&[
+        "--max-new-tokens",
+        "24",
+        "--chat",
+        "Hello.\nTell me a story.",
+    ]);
+    let parts = json!([{ "type": "text", "text": "Hello." }, { "type": "text", "text": "Tell me a story." }]);
     let more = json!({
         "messages": [{ "role": "user", "content": parts }], "max_completion_tokens": null, "max_tokens": 24,
     });

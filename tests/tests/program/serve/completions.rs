@@ -62,6 +62,20 @@ fn answers_equal_those_of_generate() {
         text(&server.json(PATH, &completion(&narrow))),
         greedy["text"]
     );
+    // Without the tokenizer's special tokens.
+    let bare = json!({ "add_special_tokens": false });
+    let bare = server.json(PATH, &completion(&bare));
+    assert_eq!(bare["usage"]["prompt_tokens"], prompt.len() - 1);
+    // llama.cpp's name of the limit, and no limit but the context.
+    let named = json!({ "max_tokens": null, "n_predict": 24 });
+    assert_eq!(
+        text(&server.json(PATH, &completion(&named))),
+        greedy["text"]
+    );
+    let endless = json!({ "max_tokens": -1, "ignore_eos": true });
+    let answer = server.json(PATH, &completion(&endless));
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert!(answer["usage"]["completion_tokens"].as_u64() > Some(100));
     // OpenAI's default length.
     let answer = server.json(
         PATH,
@@ -135,6 +149,15 @@ fn texts_of_one_prompt_follow_their_seeds() {
         );
     }
     assert_ne!(three[0]["text"], three[1]["text"]);
+    // So do those of every prompt.
+    let more = json!({ "prompt": [PROMPT, PROMPT], "temperature": 1, "seed": 5 });
+    let seeded = server.json(PATH, &completion(&more));
+    let seeded = [0usize, 1].map(|prompt| &seeded["choices"][prompt]["text"]);
+    assert_eq!(seeded, [&three[0]["text"]; 2]);
+    // Without a seed equal prompts have texts that differ.
+    let more = json!({ "prompt": [PROMPT, PROMPT], "temperature": 1 });
+    let drawn = server.json(PATH, &completion(&more));
+    assert_ne!(drawn["choices"][0]["text"], drawn["choices"][1]["text"]);
     // Without a seed each answer is another one.
     let random = || server.json(PATH, &completion(&json!({ "temperature": 1 })));
     assert_ne!(text(&random()), text(&random()));

@@ -54,6 +54,28 @@ fn embeddings_equal_those_of_encode() {
     let expected = run([&encode[..], &ids].concat()).json();
     assert_eq!(json!(vectors(&tokens)), expected["embeddings"]);
     assert_eq!(tokens["usage"]["prompt_tokens"], 7);
+    // A blank text is its special tokens.
+    let blank = server.json(PATH, &json!({ "model": "bert", "input": ["", " "] }));
+    let special = json!({ "model": "bert", "input": [[2, 3], [2, 3]] });
+    assert_eq!(vectors(&blank), vectors(&server.json(PATH, &special)));
+    // Fewer dimensions, of which the embedding has length 1 again.
+    let short = json!({ "model": "bert", "input": [[2, 5, 6, 3]], "dimensions": 4 });
+    let short = vectors(&server.json(PATH, &short)).remove(0);
+    let mut all = vectors(&tokens).remove(0);
+    all.truncate(4);
+    let length = all.iter().map(|x| x * x).sum::<f32>().sqrt();
+    let expected: Vec<f32> = all.iter().map(|x| x / length).collect();
+    assert_rows_close("4 dimensions", &[short], &[expected]);
+    // vLLM's way to cut long texts.
+    let long = json!({
+        "model": "bert", "input": "the ".repeat(100), "truncate_prompt_tokens": -1,
+    });
+    let cut = server.json(PATH, &long);
+    assert!(
+        cut["usage"]["prompt_tokens"].as_u64() < Some(100),
+        "{}",
+        cut["usage"]
+    );
     // Both models by their names.
     let list = server.get("/v1/models").json();
     let names: Vec<&Value> = list["data"]
@@ -72,7 +94,7 @@ fn embeddings_equal_those_of_encode() {
         (PATH, json!({ "model": "wisp-tiny", "input": "a" }), "model"),
         (
             PATH,
-            json!({ "model": "bert", "input": ["the", ""] }),
+            json!({ "model": "bert", "input": [[5], []] }),
             "input",
         ),
         (
@@ -83,8 +105,18 @@ fn embeddings_equal_those_of_encode() {
         (PATH, json!({ "model": "bert", "input": [99] }), "input"),
         (
             PATH,
-            json!({ "model": "bert", "input": "the", "dimensions": 7 }),
+            json!({ "model": "bert", "input": "the", "dimensions": encoder::HIDDEN + 1 }),
             "dimensions",
+        ),
+        (
+            PATH,
+            json!({ "model": "bert", "input": "the", "truncate_prompt_tokens": 5 }),
+            "truncate_prompt_tokens",
+        ),
+        (
+            PATH,
+            json!({ "model": "bert", "input": "the", "embed_dtype": "bfloat16" }),
+            "embed_dtype",
         ),
         (
             PATH,
@@ -124,12 +156,9 @@ fn more_texts_than_a_batch_has_are_embedded_in_parts() {
     let mut many: Vec<&str> = (0..40).map(|at| texts[at % 2]).collect();
     let expected: Vec<Vec<f32>> = (0..40).map(|at| pair[at % 2].clone()).collect();
     assert_rows_close("40 texts", &vectors(&many), &expected);
-    many[34] = " ";
+    let long = "the ".repeat(100);
+    many[34] = &long;
     let response = server.post(PATH, &json!({ "input": many }));
     assert_eq!(response.status, 400, "{}", response.body);
-    assert!(
-        response.body.contains("text 35 is empty"),
-        "{}",
-        response.body
-    );
+    assert!(response.body.contains("text 35 has"), "{}", response.body);
 }

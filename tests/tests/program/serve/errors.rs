@@ -32,7 +32,7 @@ fn invalid_requests_name_the_parameter() {
         (COMPLETIONS, completion(&json!({ "top_p": 7 })), "top_p", Value::Null),
         (COMPLETIONS, completion(&json!({ "min_p": -0.5 })), "min_p", Value::Null),
         (COMPLETIONS, completion(&json!({ "repetition_penalty": 0 })), "repetition_penalty", Value::Null),
-        (COMPLETIONS, completion(&json!({ "max_tokens": -1 })), "max_tokens", Value::Null),
+        (COMPLETIONS, completion(&json!({ "max_tokens": -2 })), "max_tokens", Value::Null),
         (COMPLETIONS, completion(&json!({ "logprobs": 21 })), "logprobs", Value::Null),
         (COMPLETIONS, completion(&json!({ "best_of": 2 })), "best_of", unsupported.clone()),
         (COMPLETIONS, completion(&json!({ "suffix": "end" })), "suffix", unsupported.clone()),
@@ -53,6 +53,8 @@ fn invalid_requests_name_the_parameter() {
         (CHAT, chat(&json!({ "response_format": { "type": "xml" } })), "response_format.type", Value::Null),
         (CHAT, chat(&json!({ "guided_json": { "uniqueItems": true } })), "guided_json", Value::Null),
         (COMPLETIONS, completion(&json!({ "guided_regex": "a(" })), "guided_regex", Value::Null),
+        (COMPLETIONS, completion(&json!({ "mirostat": 2 })), "mirostat", unsupported.clone()),
+        (CHAT, chat(&json!({ "chat_template": "{{ messages }}" })), "chat_template", unsupported.clone()),
         (COMPLETIONS, completion(&json!({ "grammar": "root ::= x" })), "grammar", unsupported),
         (CHAT, chat(&json!({ "stream_options": { "include_usage": true } })), "stream_options", Value::Null),
     ];

@@ -25,8 +25,9 @@ fn responses_equal_those_of_generate_whole_and_as_events() {
         "Be brief.",
     ];
     let expected = generated(&flags);
-    let more = json!({ "instructions": "Be brief.", "store": false, "metadata": { "a": "b" } });
+    let more = json!({ "instructions": "Be brief.", "store": true, "metadata": { "a": "b" } });
     let response = server.json(PATH, &request(&more));
+    assert_eq!(response["store"], false);
     assert_eq!(response["object"], "response");
     assert_eq!(response["status"], "incomplete");
     assert_eq!(
@@ -90,7 +91,7 @@ fn responses_equal_those_of_generate_whole_and_as_events() {
 fn what_is_not_supported_is_refused_by_name() {
     let server = Server::start(&[]);
     for (more, param) in [
-        (json!({ "store": true }), "store"),
+        (json!({ "n": 2 }), "n"),
         (
             json!({ "previous_response_id": "resp_1" }),
             "previous_response_id",

@@ -58,9 +58,14 @@ fn thoughts_come_before_the_answer() {
         deltas.filter_map(Value::as_str).collect()
     };
     assert_eq!((&*joined("thinking"), &*joined("text")), (thoughts, text));
-    let off = json!({ "thinking": { "type": "disabled" } });
-    let off = server.json("/v1/messages", &merged(body, &off));
-    assert_eq!(off["content"][0]["type"], "text", "{off}");
+    for off in [json!({ "type": "disabled" }), Value::Null] {
+        let off = merged(body.clone(), &json!({ "thinking": off }));
+        let off = server.json("/v1/messages", &off);
+        assert_eq!(off["content"][0]["type"], "text", "{off}");
+    }
+    let adaptive = merged(body, &json!({ "thinking": { "type": "adaptive" } }));
+    let adaptive = server.json("/v1/messages", &adaptive);
+    assert_eq!(adaptive["content"][0]["type"], "thinking", "{adaptive}");
 
     // A thought without a limit lasts until the end here.
     let body = json!({ "input": "Tell me a story.", "temperature": 0, "max_output_tokens": 24 });
