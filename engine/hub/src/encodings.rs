@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use wisp_files::{FileKind, read_small_text};
-use wisp_weights::{Checkpoint, SupportedEncoding, WeightsFormat};
+use wisp_weights::{Checkpoint, SupportedEncoding, WeightsFormat, is_later_part};
 
 use crate::{
     error::RepoError,
-    info::is_later_part,
     repository::{HuggingFaceRepo, Source},
     transfer::OnTransfer,
 };

@@ -31,33 +31,3 @@ pub struct RepoInfo {
     /// The element types of the safetensors files, as far as the hub knows them.
     pub(crate) dtypes: BTreeSet<String>,
 }
-
-/// Returns whether a file is the second or a later part of a model in several files, such as
-/// `model-00002-of-00003.gguf`.
-pub fn is_later_part(file: &str) -> bool {
-    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-    let Some((rest, count)) = stem.rsplit_once("-of-") else {
-        return false;
-    };
-    let number = rest.rsplit('-').next().unwrap_or_default();
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number(count) && is_number(number) && number.trim_start_matches('0') != "1"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_parts_are_recognised_by_their_number() {
-        for (file, later) in [
-            ("m-00001-of-00002.gguf", false),
-            ("m-00002-of-00002.gguf", true),
-            ("m.gguf", false),
-            ("one-of-a-kind.gguf", false),
-            ("a/model-00010-of-00012.safetensors", true),
-        ] {
-            assert_eq!(is_later_part(file), later, "{file}");
-        }
-    }
-}

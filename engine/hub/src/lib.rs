@@ -53,7 +53,7 @@ mod repository;
 mod transfer;
 
 pub use error::RepoError;
-pub use info::{RepoFile, RepoInfo, is_later_part};
+pub use info::{RepoFile, RepoInfo};
 #[cfg(feature = "hub")]
 pub use online::{CachedModel, CachedRevision, cache_directory, cached_models};
 pub use repo_type::RepoType;

@@ -111,7 +111,7 @@ mod tensor;
 mod views;
 mod weights_format;
 
-pub use checkpoint::{Checkpoint, Header, MatrixRows};
+pub use checkpoint::{Checkpoint, Header, MatrixRows, is_later_part};
 #[cfg(not(target_arch = "wasm32"))]
 pub use checkpoint::{is_auxiliary_file, is_auxiliary_name};
 pub use error::{FormatError, WeightError};

@@ -1,6 +1,6 @@
 //! Why a checkpoint's architecture cannot be used, or an architecture not registered.
 
-use wisp_weights::{WeightError, encodings::EncodingError};
+use wisp_weights::WeightError;
 
 /// Why a checkpoint's architecture cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +63,6 @@ pub enum ArchitectureError {
     /// Occurs when a tensor that belongs to the configuration cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// Occurs when a tensor that belongs to the configuration cannot be decoded.
-    #[error(transparent)]
-    Encoding(#[from] EncodingError),
 }
 
 /// Why an architecture cannot be registered.

@@ -103,6 +103,14 @@ pub enum ConfigError {
         /// How the compiled model differs, one difference per entry.
         differences: Vec<String>,
     },
+    /// Occurs when the name of a file of weights does not tell its format.
+    #[error(
+        "the format of {file} is unknown: the names of weights end with .gguf, .safetensors, .bin, .pt or .pth"
+    )]
+    Format {
+        /// The file's path, on this machine or in its repository.
+        file: String,
+    },
     /// Occurs when the configuration names no model.
     #[error("no model is named: set `huggingface_repo_id` or `weight_path`")]
     NoModel,

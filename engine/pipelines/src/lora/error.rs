@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use wisp_session::SessionError;
-use wisp_weights::{WeightError, encodings::EncodingError};
+use wisp_weights::WeightError;
 
 /// The outcome of loading or unloading an adapter, as MAX's `LoRAStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -125,9 +125,6 @@ pub enum LoraError {
     /// Occurs when the adapter's weights cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// Occurs when the adapter's weights cannot be decoded.
-    #[error(transparent)]
-    Encoding(#[from] EncodingError),
     /// Occurs when the device fails.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -157,8 +154,7 @@ impl LoraError {
             | LoraError::ScaledWeights { .. }
             | LoraError::Tensor { .. }
             | LoraError::Module { .. }
-            | LoraError::Weights(_)
-            | LoraError::Encoding(_) => LoraStatus::LoadInvalidAdapter,
+            | LoraError::Weights(_) => LoraStatus::LoadInvalidAdapter,
             LoraError::Unloaded => LoraStatus::UnspecifiedError,
         }
     }

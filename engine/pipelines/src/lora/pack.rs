@@ -1,7 +1,5 @@
 //! The weights of an adapter in the layout of the device's buffers.
 
-use wisp_weights::encodings;
-
 use super::{
     error::LoraError,
     files::AdapterFiles,
@@ -72,10 +70,7 @@ fn pack(
 
 /// Decodes a tensor and multiplies it by a factor.
 fn tensor(files: &AdapterFiles, name: &str, factor: f64) -> Result<Vec<f32>, LoraError> {
-    let info = files.weights.require(name)?;
-    let bytes = files.weights.bytes(name, 0..info.len)?;
-    let elements = info.shape.iter().product::<u64>() as usize;
-    let mut weights = encodings::dequantize(info.encoding()?, &bytes, 1, elements)?;
+    let mut weights = files.weights.read_f32(name)?;
     for weight in &mut weights {
         *weight = (f64::from(*weight) * factor) as f32;
         if !weight.is_finite() {

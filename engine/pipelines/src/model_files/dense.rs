@@ -1,7 +1,7 @@
 //! A linear layer after the pooling of an embedding.
 
 use serde_json::Value;
-use wisp_weights::{Checkpoint, WeightSource, encodings};
+use wisp_weights::{Checkpoint, WeightSource};
 
 /// A linear layer that is applied to pooled embeddings (`Dense` of sentence-transformers).
 #[derive(Clone, Debug, PartialEq)]
@@ -95,24 +95,9 @@ impl Dense {
 
 /// Returns the elements of a tensor; `None` if there is no such tensor.
 fn values(weights: &Checkpoint, name: &str) -> Result<Option<Vec<f32>>, String> {
-    let Some(info) = weights.find(name) else {
+    if weights.find(name).is_none() {
         return Ok(None);
-    };
-    let read = || -> Result<Vec<f32>, Box<dyn std::error::Error>> {
-        let bytes = weights.bytes(name, 0..info.len)?;
-        let elements: u64 = info.shape.iter().product();
-        let encoding = info.encoding()?;
-        // The bytes are in memory, so their number fits.
-        let [rows, cols] = match info.shape.last() {
-            Some(cols) if *cols > 0 => [elements / cols, *cols],
-            _ => [0, 0],
-        };
-        Ok(encodings::dequantize(
-            encoding,
-            &bytes,
-            rows as usize,
-            cols as usize,
-        )?)
-    };
-    read().map(Some).map_err(|error| error.to_string())
+    }
+    let values = weights.read_f32(name).map_err(|error| error.to_string())?;
+    Ok(Some(values))
 }

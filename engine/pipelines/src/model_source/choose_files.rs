@@ -6,9 +6,9 @@ use std::{
 };
 
 use wisp_files::{FileKind, read_small};
-use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError, RepoType, is_later_part};
+use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError, RepoType};
 use wisp_weights::{
-    SupportedEncoding, WeightsFormat, is_auxiliary_file, is_auxiliary_name,
+    SupportedEncoding, WeightsFormat, is_auxiliary_file, is_auxiliary_name, is_later_part,
     safetensors::SafetensorsIndex,
 };
 

@@ -1,6 +1,9 @@
 //! Where the weights of a configuration are.
 
-use std::path::{Path, PathBuf};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
 use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError};
 use wisp_weights::WeightsFormat;
@@ -28,10 +31,15 @@ impl Located {
         self.weights_repo.as_ref().or(self.repo.as_ref())
     }
 
+    /// Returns the path of the first file of weights.
+    pub fn first_file(&self) -> Option<Cow<'_, str>> {
+        let local = self.local.first().map(|path| path.to_string_lossy());
+        local.or_else(|| self.remote.first().map(|file| file.as_str().into()))
+    }
+
     /// Returns the format of the weights, by the name of the first file.
     pub fn format(&self) -> Option<WeightsFormat> {
-        let local = self.local.first().and_then(|path| path.to_str());
-        WeightsFormat::of(local.or(self.remote.first().map(String::as_str))?)
+        WeightsFormat::of(&self.first_file()?)
     }
 
     /// Downloads the weights that are not on this machine. Returns all paths.

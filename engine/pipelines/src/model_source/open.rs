@@ -72,8 +72,12 @@ impl PipelineConfig {
         &self,
         on_transfer: OnTransfer<'_>,
     ) -> Result<WeightsFormat, PipelineError> {
-        let format = self.locate(on_transfer)?.format();
-        Ok(format.ok_or(ConfigError::NoModel)?)
+        let located = self.locate(on_transfer)?;
+        let format = located.format();
+        Ok(format.ok_or_else(|| match located.first_file() {
+            Some(file) => ConfigError::Format { file: file.into() },
+            None => ConfigError::NoModel,
+        })?)
     }
 
     /// Returns the bytes of the files of weights, without downloading them.
@@ -288,6 +292,20 @@ struct WeightPaths<'c> {
 mod tests {
     use super::*;
     use wisp_hub::ignore_progress;
+
+    #[test]
+    fn weights_of_an_unknown_format_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.dat");
+        std::fs::write(&path, b"anything").unwrap();
+        let path = path.display().to_string();
+        let config = PipelineConfig {
+            weight_path: vec![path.clone()],
+            ..PipelineConfig::default()
+        };
+        let error = config.weights_format(&ignore_progress).unwrap_err();
+        assert!(error.to_string().contains(&path), "{error}");
+    }
 
     #[test]
     fn configuration_may_have_infinite_numbers() {

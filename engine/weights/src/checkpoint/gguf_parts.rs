@@ -53,6 +53,12 @@ impl PartName {
     }
 }
 
+/// Returns whether a file is the second or a later part of a GGUF checkpoint in several parts, by its name, such as
+/// `model-00002-of-00003.gguf`.
+pub fn is_later_part(file: &str) -> bool {
+    PartName::parse(file).is_some_and(|part| part.number > 1)
+}
+
 fn wrong_part(file: &str, reason: String) -> WeightError {
     WeightError::Parts {
         file: file.into(),
@@ -123,5 +129,27 @@ pub(super) fn check_tensor_count(
             Err(wrong_part(file, reason))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_parts_are_recognised_by_their_number() {
+        for (file, later) in [
+            ("m-00001-of-00002.gguf", false),
+            ("m-00002-of-00002.gguf", true),
+            ("a/m-00010-of-00012.gguf", true),
+            ("m.gguf", false),
+            ("one-of-a-kind.gguf", false),
+            // Not a name that gguf-split gives.
+            ("m-2-of-3.gguf", false),
+            ("m-00003-of-00002.gguf", false),
+            ("m-00002-of-00002.safetensors", false),
+        ] {
+            assert_eq!(is_later_part(file), later, "{file}");
+        }
     }
 }

@@ -15,6 +15,7 @@ mod quantized;
 #[cfg(not(target_arch = "wasm32"))]
 pub use auxiliary::{is_auxiliary_file, is_auxiliary_name};
 
+pub use gguf_parts::is_later_part;
 pub use matrix_rows::MatrixRows;
 
 use std::{
@@ -28,6 +29,7 @@ use std::{
 use wisp_types::BoxFuture;
 
 use crate::{
+    encodings,
     error::WeightError,
     files::File,
     gguf::Gguf,
@@ -147,6 +149,26 @@ impl Checkpoint {
             Some(joined) => joined.bytes(self, range).map(Cow::Owned),
             None => self.part_bytes(tensor, &range),
         }
+    }
+
+    /// Decodes a whole tensor without waiting: its elements in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::bytes`], and if Wisp does not compute with the tensor's encoding.
+    pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightError> {
+        let tensor = self.require(name)?;
+        let encoding = tensor.encoding()?;
+        let bytes = self.bytes(name, 0..tensor.len)?;
+        let cols = tensor.shape.last().copied().unwrap_or(1);
+        let elements: u64 = tensor.shape.iter().product();
+        let rows = elements.checked_div(cols).unwrap_or(0);
+        let values = encodings::dequantize(encoding, &bytes, rows as usize, cols as usize);
+        values.map_err(|_| WeightError::Shape {
+            tensor: name.into(),
+            shape: tensor.shape.clone(),
+            encoding,
+        })
     }
 
     /// Reads the bytes `range` of a tensor of the files without waiting.

@@ -8,7 +8,7 @@ use super::{
     Checkpoint,
     assemble::{assemble, assemble_gguf, detect_format, parse_all, parse_gguf},
     auxiliary::is_auxiliary_file,
-    gguf_parts::{self, PartName},
+    gguf_parts::{self, PartName, is_later_part},
 };
 use crate::{
     error::WeightError,
@@ -163,8 +163,7 @@ fn open_only(
 /// Returns true for the files of a format that may be checkpoints: the first part of one in several parts, but
 /// not the settings that trainers save beside the model.
 fn is_candidate(name: &str, format: WeightsFormat) -> bool {
-    let is_later_part = PartName::parse(name).is_some_and(|part| part.number > 1);
-    WeightsFormat::of(name) == Some(format) && !is_later_part && name != "training_args.bin"
+    WeightsFormat::of(name) == Some(format) && !is_later_part(name) && name != "training_args.bin"
 }
 
 /// Returns the names of the files in a folder, sorted.

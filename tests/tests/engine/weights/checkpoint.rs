@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use wisp_engine::weights::gguf::{Gguf, Value};
-use wisp_engine::weights::{Checkpoint, Encoding, WeightError, WeightSource};
+use wisp_engine::weights::{Checkpoint, Encoding, WeightError, WeightSource, encodings};
 use wisp_tests::gguf_writer::GgufWriter;
 use wisp_tests::quantize::quantize;
 use wisp_tests::shared::shared_data;
@@ -40,6 +40,22 @@ fn big_endian_tensors_are_read_as_little_endian() {
         let written = quantize(encoding, &samples::noise(512));
         assert_eq!(little.bytes(name, 0..len).unwrap(), written);
     }
+}
+
+#[test]
+fn whole_tensors_are_decoded() {
+    let checkpoint = Checkpoint::from_bytes("m", samples::everything(3, false)).unwrap();
+    for encoding in Encoding::file_encodings() {
+        let tensor = checkpoint.require(encoding.name()).unwrap();
+        let bytes = checkpoint.bytes(encoding.name(), 0..tensor.len).unwrap();
+        let expected = encodings::dequantize(encoding, &bytes, 2, 256).unwrap();
+        let found = checkpoint.read_f32(encoding.name()).unwrap();
+        assert_eq!(found, expected, "{encoding}");
+    }
+    assert!(matches!(
+        checkpoint.read_f32("absent"),
+        Err(WeightError::MissingTensor { .. })
+    ));
 }
 
 #[test]

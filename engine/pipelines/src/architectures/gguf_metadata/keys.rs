@@ -1,7 +1,7 @@
 //! The keys of a GGUF file's metadata.
 
 use wisp_weights::{
-    Checkpoint, FormatError, WeightError, WeightSource, encodings,
+    Checkpoint, FormatError, WeightError, WeightSource,
     gguf::{FromValue, Gguf},
 };
 
@@ -86,6 +86,15 @@ impl<'a> GgufMetadata<'a> {
     /// If it is not a number.
     pub fn optional_f32(&self, key: &str) -> Result<Option<f32>, ArchitectureError> {
         self.optional(key)
+    }
+
+    /// Returns the number `ARCHITECTURE.key`, `otherwise` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a number.
+    pub fn f32_or(&self, key: &str, otherwise: f32) -> Result<f32, ArchitectureError> {
+        Ok(self.optional_f32(key)?.unwrap_or(otherwise))
     }
 
     /// Returns the boolean `ARCHITECTURE.key`; `None` if the key is missing.
@@ -197,12 +206,9 @@ impl<'a> GgufMetadata<'a> {
 
     /// Decodes a tensor; `None` if the file does not have it.
     pub(super) fn tensor(&self, name: &str) -> Result<Option<Vec<f32>>, ArchitectureError> {
-        let Some(info) = self.checkpoint.find(name) else {
-            return Ok(None);
-        };
-        let bytes = self.checkpoint.bytes(name, 0..info.len)?;
-        let elements = info.shape.iter().product::<u64>() as usize;
-        let values = encodings::dequantize(info.encoding()?, &bytes, 1, elements)?;
-        Ok(Some(values))
+        match self.has(name) {
+            true => Ok(Some(self.checkpoint.read_f32(name)?)),
+            false => Ok(None),
+        }
     }
 }
