@@ -7,7 +7,7 @@ use wisp_weights::{
 };
 
 use super::{ArchitectureError, ModelSpec};
-use crate::spec::{ExpertScoring, Mamba2Spec};
+use crate::spec::{ExpertGroups, ExpertScoring, Mamba2Spec};
 
 /// Recognizes a `config.json` of a class with further fields.
 fn from_config(class: &str, fields: &str) -> Result<ModelSpec, ArchitectureError> {
@@ -156,6 +156,51 @@ fn growing_queries_of_latent_attention_are_refused() {
     let error = deepseek2((key, Value::F32(0.1)), &[]).unwrap_err();
     assert!(error.to_string().contains(key), "{error}");
     assert!(deepseek2((key, Value::F32(0.0)), &[]).is_ok());
+}
+
+#[test]
+fn norms_of_low_ranks_have_an_epsilon_of_their_own() {
+    let eps = |model: ModelSpec| {
+        let spec = model.spec;
+        [spec.norm.eps, spec.latent.unwrap().norm_eps]
+    };
+    let model = from_config("DeepseekV3ForCausalLM", r#""rms_norm_eps": 1e-3"#);
+    assert_eq!(eps(model.unwrap()), [1e-3, 1e-6]);
+    // GGUF has one for all norms.
+    let key = ("attention.layer_norm_rms_epsilon", Value::F32(1e-3));
+    assert_eq!(eps(deepseek2(key, &[]).unwrap()), [1e-3; 2]);
+}
+
+#[test]
+fn experts_of_glm_may_be_in_groups() {
+    let groups = |fields: &str| {
+        let model = from_config("Glm4MoeForCausalLM", fields).unwrap();
+        model.spec.moe.unwrap().groups
+    };
+    assert_eq!(groups(r#""n_group": 1"#), None);
+    let expected = ExpertGroups {
+        groups: 4,
+        chosen: 3,
+        best: 2,
+    };
+    let fields = r#""n_group": 4, "topk_group": 3"#;
+    assert_eq!(groups(fields), Some(expected));
+    let keys = [
+        ("expert_count", 8),
+        ("expert_used_count", 2),
+        ("expert_group_count", 4),
+        ("expert_group_used_count", 3),
+    ];
+    let keys = keys.map(|(key, number)| (key, Value::U32(number)));
+    let model = from_gguf("glm4moe", &keys, &[]).unwrap();
+    assert_eq!(model.spec.moe.unwrap().groups, Some(expected));
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out() {
+    let keys = [("nextn_predict_layers", Value::U32(1))];
+    let model = from_gguf("llama", &keys, &[]).unwrap();
+    assert_eq!(model.spec.layers.len(), 1);
 }
 
 #[test]

@@ -20,13 +20,9 @@ impl GraphBuilder<'_, '_> {
         x: ValueId,
         inputs: &BlockInputs,
     ) -> Result<ValueId, DecoderError> {
-        let (spec, names) = (self.spec, self.names);
+        let spec = self.spec;
         let settings = spec.layers[layer];
         let cached = spec.cached_heads(layer);
-        let kv = HeadSpec {
-            heads: cached.kv_heads,
-            head_dim: cached.head_dim,
-        };
         let rings = inputs.rings.filter(|_| settings.window.is_some());
         let paging = rings.unwrap_or(inputs.paging);
         let [k_cache, v_cache] = match inputs.encoder {
@@ -40,26 +36,7 @@ impl GraphBuilder<'_, '_> {
             }
         };
         self.caches.insert(layer, [k_cache, v_cache]);
-        let write = KvWrite {
-            heads: kv,
-            page_size: paging.page_size,
-            format: inputs.format,
-        };
-        let (q, gate) = match (settings.shared_kv, spec.latent) {
-            (Some(_), _) => (self.rotated_q(layer, x, inputs)?, None),
-            (None, Some(latent)) => {
-                let [q, k] = self.latent_qk(layer, x, latent, inputs)?;
-                let operands = [k, inputs.index, paging.table, k_cache];
-                self.graph.add(write, &operands)?;
-                (q, None)
-            }
-            (None, None) => {
-                let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
-                let operands = [k, v, inputs.index, paging.table, k_cache, v_cache];
-                self.graph.add(write, &operands)?;
-                (q, gate)
-            }
-        };
+        let (q, gate) = self.write_kv(layer, x, [k_cache, v_cache], paging, inputs)?;
         // A window that no sequence exceeds would only hide from the kernels how short sequences are.
         let window = settings
             .window
@@ -67,8 +44,8 @@ impl GraphBuilder<'_, '_> {
         let lengths = inputs.encoder.and_then(|encoder| encoder.lengths);
         let attention = Op::Attention(AttentionSpec {
             heads: spec.heads,
-            kv_heads: kv.heads,
-            head_dim: kv.head_dim,
+            kv_heads: cached.kv_heads,
+            head_dim: cached.head_dim,
             value_dim: cached.value_dim,
             page_size: paging.page_size,
             format: inputs.format,
@@ -81,20 +58,68 @@ impl GraphBuilder<'_, '_> {
         let mut operands = vec![q, k_cache, v_cache, inputs.index, paging.table];
         operands.extend(lengths);
         if settings.sinks {
-            let name = self.layer_name(&names.sinks, layer);
+            let name = self.layer_name(&self.names.sinks, layer);
             operands.push(self.weight(name, &[spec.heads.into()])?);
         }
-        let mut attended = self.graph.add(attention, &operands)?;
+        let attended = self.graph.add(attention, &operands)?;
+        self.attention_output(layer, attended, gate)
+    }
+
+    /// Adds the queries of attention and, unless another layer's are used, keys and values, which are written to the
+    /// caches. Returns the queries and the gate of attention's output, if there is one.
+    fn write_kv(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        [k_cache, v_cache]: [ValueId; 2],
+        paging: Paging,
+        inputs: &BlockInputs,
+    ) -> Result<(ValueId, Option<ValueId>), DecoderError> {
+        let cached = self.spec.cached_heads(layer);
+        let write = KvWrite {
+            heads: HeadSpec {
+                heads: cached.kv_heads,
+                head_dim: cached.head_dim,
+            },
+            page_size: paging.page_size,
+            format: inputs.format,
+        };
+        let shared = self.spec.layers[layer].shared_kv;
+        match (shared, self.spec.latent) {
+            (Some(_), _) => Ok((self.rotated_q(layer, x, inputs)?, None)),
+            (None, Some(latent)) => {
+                let [q, k] = self.latent_qk(layer, x, latent, inputs)?;
+                let operands = [k, inputs.index, paging.table, k_cache];
+                self.graph.add(write, &operands)?;
+                Ok((q, None))
+            }
+            (None, None) => {
+                let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
+                let operands = [k, v, inputs.index, paging.table, k_cache, v_cache];
+                self.graph.add(write, &operands)?;
+                Ok((q, gate))
+            }
+        }
+    }
+
+    /// Adds the gate of attention's output and the projection after it.
+    fn attention_output(
+        &mut self,
+        layer: usize,
+        mut attended: ValueId,
+        gate: Option<ValueId>,
+    ) -> Result<ValueId, DecoderError> {
+        let spec = self.spec;
         if let Some(gate) = gate {
             let gate = self.graph.unary(Unary::Sigmoid, gate)?;
             attended = self.graph.add(Binary::Mul, &[attended, gate])?;
         }
-        let name = self.layer_name(&names.o, layer);
-        let mut value_dim = cached.value_dim;
+        let mut value_dim = spec.cached_heads(layer).value_dim;
         if let Some(latent) = spec.latent {
             attended = self.latent_values(layer, attended, latent)?;
             value_dim = latent.value_dim;
         }
+        let name = self.layer_name(&self.names.o, layer);
         let width = u64::from(spec.heads) * u64::from(value_dim);
         let out = self.whole_linear(attended, name, [spec.hidden_size, width])?;
         let [out] = self.with_adapters(LoraGroup::O, layer, attended, [out])?;

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use wisp_graph::{
-    HeadSpec, Op, RopeSpec, ValueId,
+    HeadSpec, NormSpec, Op, RopeSpec, ValueId,
     ops::{Concat, LinearExperts},
 };
 use wisp_types::shape;
@@ -35,7 +35,7 @@ impl GraphBuilder<'_, '_> {
         let [low, k_rope] = parts.map(|rows| Rows::of(kv_a.clone(), vec![rows], rank + rope));
         let low = self.linear(x, &low, hidden)?;
         let norm = self.layer_name(&names.kv_a_norm, layer);
-        let low = self.norm(spec.norm, low, norm, rank)?;
+        let low = self.norm(self.low_rank_norm(latent), low, norm, rank)?;
         // What is cached has the order of the columns by which it is multiplied.
         let kv_b = format!("{}.weight", self.layer_name(&names.kv_b, layer));
         let low = self.in_order_of(low, &kv_b)?;
@@ -46,6 +46,14 @@ impl GraphBuilder<'_, '_> {
             .graph
             .reshape(q, shape!["tokens", heads * (rank + rope)])?;
         Ok([q, k])
+    }
+
+    /// Returns the norm of vectors of low rank.
+    fn low_rank_norm(&self, latent: LatentAttention) -> NormSpec {
+        NormSpec {
+            eps: latent.norm_eps,
+            ..self.spec.norm
+        }
     }
 
     /// Adds the queries, `[tokens, heads, kv_rank + rotary_dim]`: those that do not rotate, times the matrices of the keys,
@@ -65,7 +73,8 @@ impl GraphBuilder<'_, '_> {
         let (x, name, cols) = match latent.q_rank {
             Some(rank) => {
                 let low = self.whole_linear(x, q_a, [rank, spec.hidden_size])?;
-                (self.norm(spec.norm, low, q_a_norm, rank)?, q_b, rank)
+                let norm = self.low_rank_norm(latent);
+                (self.norm(norm, low, q_a_norm, rank)?, q_b, rank)
             }
             None => (x, q, spec.hidden_size),
         };

@@ -159,7 +159,10 @@ impl DecoderSpec {
                 earlier.has_cache() && cache(earlier) == cache(layer)
             });
             if !fits || self.latent.is_some() || self.encoder.is_some() {
-                return Err(SpecError::SharedCache { layer: index });
+                return Err(SpecError::SharedCache {
+                    layer: index,
+                    owner: shared,
+                });
             }
         }
         Ok(())
@@ -207,8 +210,12 @@ impl DecoderSpec {
         };
         check_size("the rank of queries", latent.q_rank.unwrap_or(1), MAX_SIZE)?;
         let LatentAttention {
-            kv_rank, value_dim, ..
+            kv_rank,
+            value_dim,
+            norm_eps,
+            ..
         } = latent;
+        check_number("the epsilon of low ranks' norms", norm_eps, 0.0..=1.0)?;
         check_size("the rank of keys and values", kv_rank.into(), MAX_SIZE)?;
         check_size("the width of values", value_dim.into(), MAX_HEAD_DIM)?;
         let (head_dim, rotary_dim) = (self.head_dim, self.rotary_dim);

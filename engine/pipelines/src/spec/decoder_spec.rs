@@ -243,7 +243,7 @@ impl QueryScaling {
 /// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2"): keys and values come from one vector of a low rank,
 /// but for the elements of keys that rotate, which all heads share. Only these are cached: a head's key is their product
 /// with a matrix, by which its query is multiplied instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatentAttention {
     /// The rank of queries; `None` if they are projected at once.
     pub q_rank: Option<u64>,
@@ -251,6 +251,8 @@ pub struct LatentAttention {
     pub kv_rank: u32,
     /// Elements of a value's head, at most 512.
     pub value_dim: u32,
+    /// The epsilon of the norms of vectors of low rank.
+    pub norm_eps: f32,
 }
 
 /// Where a block's norms stand, relative to its sublayers (attention and feed-forward).

@@ -109,12 +109,17 @@ pub enum SpecError {
     /// Occurs when a decoder's function is asked of an encoder.
     #[error("an encoder computes no logits")]
     IsEncoder,
-    /// Occurs when a layer reads the cache of a layer that is no earlier one with a cache, the same window and heads of the same sizes, or in a
-    /// model whose layers cannot share caches.
-    #[error("layer {layer} cannot read the keys and values of the layer that it names")]
+    /// Occurs when a layer shares the KV cache of a layer that does not come earlier or has no cache of its own, another
+    /// window or other head sizes, or when layers of such a model cannot share caches.
+    #[error(
+        "layer {layer} shares the KV cache of layer {owner}, which must come earlier and have its own cache, the same \
+         window and the same head sizes"
+    )]
     SharedCache {
-        /// The layer that reads.
+        /// The layer that shares another's cache.
         layer: usize,
+        /// The layer whose cache it shares.
+        owner: usize,
     },
     /// Occurs when a model with parallel residuals or norms after them has parts that need others.
     #[error(

@@ -73,6 +73,28 @@ pub struct MoeSpec {
     pub clamped: Option<ClampedSwiglu>,
 }
 
+impl MoeSpec {
+    /// Returns a mixture of experts with a softmax router, whose routing weights sum to 1 (Mixtral).
+    pub fn new(experts: u32, experts_per_token: u32, intermediate_size: u64) -> MoeSpec {
+        MoeSpec {
+            experts,
+            experts_per_token,
+            scoring: ExpertScoring::Softmax,
+            selection_bias: false,
+            normalize: true,
+            scale: 1.0,
+            router_norm: false,
+            expert_scales: false,
+            weighted_input: false,
+            intermediate_size,
+            latent_size: None,
+            shared: None,
+            groups: None,
+            clamped: None,
+        }
+    }
+}
+
 /// How a router's logits become the scores of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpertScoring {

@@ -54,9 +54,6 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
         ));
     }
     let mut spec = metadata.decoder_spec()?;
-    let further = metadata.optional_u32("nextn_predict_layers")?.unwrap_or(0);
-    let layers = spec.layers.len().saturating_sub(further as usize);
-    spec.layers.truncate(layers);
     if let Some(head_dim) = metadata.optional_u32("attention.key_length_mla")? {
         spec.head_dim = head_dim;
         spec.set_attention_scale(1.0 / (head_dim as f32).sqrt());
@@ -70,6 +67,7 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
             Some(value_dim) => value_dim,
             None => metadata.u32("attention.value_length")?,
         },
+        norm_eps: spec.norm.eps,
     });
     spec.kv_heads = spec.heads;
     spec.rope_interleaved = true;

@@ -26,7 +26,7 @@ pub(super) fn architecture() -> Architecture {
             }
             match config.optional_text("topk_method").unwrap_or("greedy") {
                 "greedy" => {}
-                "group_limited_greedy" => deepseek_v3::set_groups(&mut spec, config, 1)?,
+                "group_limited_greedy" => glm4_moe::set_groups(&mut spec, config, 1)?,
                 other => {
                     return Err(config.error(format!(
                         "`topk_method` is {other:?}; greedy and group_limited_greedy are supported"

@@ -4,8 +4,11 @@ use super::{deepseek2, glm4_moe};
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
     rope::yarn_scale,
-    spec::{DecoderSpec, ExpertGroups, LatentAttention},
+    spec::{DecoderSpec, LatentAttention},
 };
+
+/// The epsilon of the norms of low ranks in transformers, whatever `rms_norm_eps` is.
+const LOW_RANK_EPS: f32 = 1e-6;
 
 /// Layers beyond `num_hidden_layers`, which predict further tokens, are not used.
 pub(super) fn architecture() -> Architecture {
@@ -24,7 +27,7 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(|config| {
             let mut spec = with_latent_attention(config)?;
             glm4_moe::set_experts(&mut spec, config)?;
-            set_groups(&mut spec, config, 2)?;
+            glm4_moe::set_groups(&mut spec, config, 2)?;
             Ok(spec)
         })
         .gguf_written_as("deepseek2")
@@ -39,13 +42,14 @@ pub(super) fn with_latent_attention(config: &HfConfig) -> Result<DecoderSpec, Ar
         q_rank: config.optional_u64("q_lora_rank")?,
         kv_rank: config.u32("kv_lora_rank")?,
         value_dim: config.u32("v_head_dim")?,
+        norm_eps: LOW_RANK_EPS,
     });
     spec.rotary_dim = config.u32("qk_rope_head_dim")?;
     spec.head_dim = config
         .u32("qk_nope_head_dim")?
         .saturating_add(spec.rotary_dim);
     spec.kv_heads = spec.heads;
-    spec.rope_interleaved = config.optional_bool("rope_interleave")?.unwrap_or(true);
+    spec.rope_interleaved = config.bool_or("rope_interleave", true)?;
     let mut scale = 1.0 / f64::from(spec.head_dim).sqrt();
     let numbers = (
         config.rope_number("factor")?,
@@ -56,21 +60,4 @@ pub(super) fn with_latent_attention(config: &HfConfig) -> Result<DecoderSpec, Ar
     }
     spec.set_attention_scale(scale as f32);
     Ok(spec)
-}
-
-/// Sets the groups of experts, each of which is as good as the `best` experts in it together.
-pub(super) fn set_groups(
-    spec: &mut DecoderSpec,
-    config: &HfConfig,
-    best: u32,
-) -> Result<(), ArchitectureError> {
-    let groups = config.optional_u32("n_group")?.unwrap_or(1);
-    if let Some(moe) = spec.moe.as_mut().filter(|_| groups > 1) {
-        moe.groups = Some(ExpertGroups {
-            groups,
-            chosen: config.optional_u32("topk_group")?.unwrap_or(1),
-            best,
-        });
-    }
-    Ok(())
 }

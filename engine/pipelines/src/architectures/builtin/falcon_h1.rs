@@ -43,17 +43,15 @@ pub(super) fn architecture() -> Architecture {
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
-    let number =
-        |key| -> Result<f32, ArchitectureError> { Ok(config.optional_f32(key)?.unwrap_or(1.0)) };
     let inner = match config.optional_u64("mamba_d_ssm")? {
         Some(inner) => inner,
         None => config.u64("mamba_expand")?.saturating_mul(spec.hidden_size),
     };
     let mut mamba = config.mamba2(inner)?;
-    let flag = |key| -> Result<bool, ArchitectureError> {
-        Ok(config.optional_bool(key)?.unwrap_or(false))
-    };
-    mamba.norm = match (flag("mamba_rms_norm")?, flag("mamba_norm_before_gate")?) {
+    mamba.norm = match (
+        config.bool_or("mamba_rms_norm", false)?,
+        config.bool_or("mamba_norm_before_gate", false)?,
+    ) {
         (false, _) => Mamba2Norm::None,
         (true, true) => Mamba2Norm::BeforeGate,
         (true, false) => Mamba2Norm::AfterGate,
@@ -61,27 +59,27 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     mamba.multipliers = factors(config, "ssm_multipliers")?;
     let [gate, down] = factors(config, "mlp_multipliers")?;
     let mut factors = LayerMultipliers {
-        attention_in: number("attention_in_multiplier")?,
-        attention_out: number("attention_out_multiplier")?,
-        mamba_in: number("ssm_in_multiplier")?,
-        mamba_out: number("ssm_out_multiplier")?,
+        attention_in: config.f32_or("attention_in_multiplier", 1.0)?,
+        attention_out: config.f32_or("attention_out_multiplier", 1.0)?,
+        mamba_in: config.f32_or("ssm_in_multiplier", 1.0)?,
+        mamba_out: config.f32_or("ssm_out_multiplier", 1.0)?,
         gate,
         down,
     };
-    let mut scale = number("key_multiplier")? / (spec.head_dim as f32).sqrt();
+    let mut scale = config.f32_or("key_multiplier", 1.0)? / (spec.head_dim as f32).sqrt();
     // Without biases, factors on what a projection reads are factors on what it makes.
-    if !flag("attention_bias")? {
+    if !config.bool_or("attention_bias", false)? {
         scale *= factors.attention_in * factors.attention_in;
         factors.attention_out *= factors.attention_in;
         factors.attention_in = 1.0;
     }
-    if !flag("mamba_proj_bias")? {
+    if !config.bool_or("mamba_proj_bias", false)? {
         mamba.multipliers = mamba.multipliers.map(|factor| factor * factors.mamba_in);
         factors.mamba_in = 1.0;
     }
     spec.set_attention_scale(scale);
-    spec.embedding_multiplier = number("embedding_multiplier")?;
-    spec.logit_multiplier = number("lm_head_multiplier")?;
+    spec.embedding_multiplier = config.f32_or("embedding_multiplier", 1.0)?;
+    spec.logit_multiplier = config.f32_or("lm_head_multiplier", 1.0)?;
     spec.layer_multipliers = factors;
     for layer in &mut spec.layers {
         layer.mixer = Mixer::AttentionAndMamba2(mamba);

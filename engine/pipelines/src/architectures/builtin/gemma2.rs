@@ -28,11 +28,8 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_gguf(|metadata| {
             let mut spec = gemma::from_gguf(metadata)?;
             spec.norm_placement = NormPlacement::Sandwich;
-            let number = |key, default| -> Result<f32, ArchitectureError> {
-                Ok(metadata.optional_f32(key)?.unwrap_or(default))
-            };
-            spec.attention_softcap = number("attn_logit_softcapping", 50.0)?;
-            spec.logit_softcap = number("final_logit_softcapping", 30.0)?;
+            spec.attention_softcap = metadata.f32_or("attn_logit_softcapping", 50.0)?;
+            spec.logit_softcap = metadata.f32_or("final_logit_softcapping", 30.0)?;
             let window = metadata.optional_u32("attention.sliding_window")?;
             spec.set_windows(Some(window.unwrap_or(4096)), |layer| {
                 layer.is_multiple_of(2)
@@ -59,12 +56,9 @@ pub(super) fn tensor_names() -> TensorNames {
 pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = gemma::from_config(config)?;
     spec.norm_placement = NormPlacement::Sandwich;
-    let number = |key, default| -> Result<f32, ArchitectureError> {
-        Ok(config.optional_f32(key)?.unwrap_or(default))
-    };
-    spec.set_attention_scale(1.0 / number("query_pre_attn_scalar", 256.0)?.sqrt());
-    spec.attention_softcap = number("attn_logit_softcapping", 0.0)?;
-    spec.logit_softcap = number("final_logit_softcapping", 0.0)?;
+    spec.set_attention_scale(1.0 / config.f32_or("query_pre_attn_scalar", 256.0)?.sqrt());
+    spec.attention_softcap = config.f32_or("attn_logit_softcapping", 0.0)?;
+    spec.logit_softcap = config.f32_or("final_logit_softcapping", 0.0)?;
     let window = config.optional_u32("sliding_window")?;
     config.set_windows(&mut spec, window, |layer| layer.is_multiple_of(2))?;
     Ok(spec)

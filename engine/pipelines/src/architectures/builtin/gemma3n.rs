@@ -162,7 +162,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.alt_up = Some(AltUp {
         inputs: config.u32("altup_num_inputs")?,
         active: config.u32("altup_active_idx")?,
-        scaled: config.optional_bool("altup_correct_scale")?.unwrap_or(true),
+        scaled: config.bool_or("altup_correct_scale", true)?,
     });
     spec.laurel_rank = Some(config.u64("laurel_rank")?);
     spec.layer_embeddings = Some(LayerEmbeddings {

@@ -129,9 +129,6 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     if config.optional_text("use_bidirectional_attention") == Some("all") {
         return Err(config.error("`use_bidirectional_attention`: \"all\" is not supported"));
     }
-    let flag = |key| -> Result<bool, ArchitectureError> {
-        Ok(config.optional_bool(key)?.unwrap_or(false))
-    };
     spec.embedding_multiplier = (spec.hidden_size as f32).sqrt();
     spec.norm_placement = NormPlacement::Sandwich;
     spec.qk_norm = QkNorm::PerHead;
@@ -140,10 +137,14 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.set_attention_scale(1.0);
     let softcap = config.optional_f32("final_logit_softcapping")?;
     spec.logit_softcap = softcap.unwrap_or(0.0);
-    set_attention(&mut spec, config, flag("attention_k_eq_v")?)?;
+    set_attention(
+        &mut spec,
+        config,
+        config.bool_or("attention_k_eq_v", false)?,
+    )?;
     let shared = config.optional_u64("num_kv_shared_layers")?.unwrap_or(0);
     gemma3n::share_caches(&mut spec, shared);
-    if flag("use_double_wide_mlp")? {
+    if config.bool_or("use_double_wide_mlp", false)? {
         let width = spec.intermediate_size.saturating_mul(2);
         let layers = spec.layers.iter_mut();
         for layer in layers.filter(|layer| layer.shared_kv.is_some()) {
@@ -155,7 +156,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
         let vocab_size = config.u64("vocab_size_per_layer_input")?;
         spec.layer_embeddings = Some(LayerEmbeddings { width, vocab_size });
     }
-    if flag("enable_moe_block")? {
+    if config.bool_or("enable_moe_block", false)? {
         let mut moe = config.moe("moe_intermediate_size", true)?;
         (moe.router_norm, moe.expert_scales) = (true, true);
         spec.moe = Some(moe);

@@ -6,11 +6,11 @@ use wisp_weights::gguf::Value;
 
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, ExpertScoring, QkNorm, SharedExpert, TensorNames, in_layer},
+    spec::{DecoderSpec, ExpertGroups, ExpertScoring, QkNorm, SharedExpert, TensorNames, in_layer},
 };
 
-/// The first `first_k_dense_replace` layers have no experts. Experts in groups are not supported.
-/// Layers beyond `num_hidden_layers`, which predict further tokens, are not used.
+/// The first `first_k_dense_replace` layers have no experts. Layers beyond `num_hidden_layers`, which predict
+/// further tokens, are not used.
 pub(super) fn architecture() -> Architecture {
     Architecture::new("glm4_moe")
         .config_classes(["Glm4MoeForCausalLM"])
@@ -31,14 +31,13 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
-            let further = metadata.optional_u32("nextn_predict_layers")?.unwrap_or(0);
-            let layers = spec.layers.len().saturating_sub(further as usize);
-            spec.layers.truncate(layers);
+            let groups = metadata.expert_groups(2)?;
             if metadata.has_weight(&in_layer(&TensorNames::gguf().q_norm, 0)) {
                 spec.qk_norm = QkNorm::PerHead;
             }
             if let Some(moe) = &mut spec.moe {
                 moe.scoring = ExpertScoring::Sigmoid;
+                moe.groups = groups;
             }
             Ok(spec)
         })
@@ -48,17 +47,12 @@ pub(super) fn architecture() -> Architecture {
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
-    let groups = config.optional_u32("n_group")?.unwrap_or(1);
-    if groups > 1 {
-        return Err(config.error(format!(
-            "`n_group` is {groups}; experts in groups are not supported"
-        )));
-    }
     let mut spec = config.decoder_spec()?;
     if config.optional_bool("use_qk_norm")? == Some(true) {
         spec.qk_norm = QkNorm::PerHead;
     }
     set_experts(&mut spec, config)?;
+    set_groups(&mut spec, config, 2)?;
     Ok(spec)
 }
 
@@ -69,11 +63,11 @@ pub(super) fn set_experts(
 ) -> Result<(), ArchitectureError> {
     let dense = config.u64("first_k_dense_replace")?;
     spec.set_expert_layers(|i| i as u64 >= dense);
-    let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
+    let normalize = config.bool_or("norm_topk_prob", true)?;
     let mut moe = config.moe("moe_intermediate_size", normalize)?;
     moe.scoring = ExpertScoring::Sigmoid;
     moe.selection_bias = true;
-    moe.scale = config.optional_f32("routed_scaling_factor")?.unwrap_or(1.0);
+    moe.scale = config.f32_or("routed_scaling_factor", 1.0)?;
     let shared = config.u64("n_shared_experts")?;
     if shared > 0 {
         moe.shared = Some(SharedExpert {
@@ -82,5 +76,22 @@ pub(super) fn set_experts(
         });
     }
     spec.moe = Some(moe);
+    Ok(())
+}
+
+/// Sets the groups of experts, each of which is as good as the `best` experts in it together.
+pub(super) fn set_groups(
+    spec: &mut DecoderSpec,
+    config: &HfConfig,
+    best: u32,
+) -> Result<(), ArchitectureError> {
+    let groups = config.optional_u32("n_group")?.unwrap_or(1);
+    if let Some(moe) = spec.moe.as_mut().filter(|_| groups > 1) {
+        moe.groups = Some(ExpertGroups {
+            groups,
+            chosen: config.optional_u32("topk_group")?.unwrap_or(1),
+            best,
+        });
+    }
     Ok(())
 }

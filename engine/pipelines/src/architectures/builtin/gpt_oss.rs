@@ -52,8 +52,8 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let window = config.optional_u32("sliding_window")?;
     config.set_windows(&mut spec, window, |layer| layer.is_multiple_of(2))?;
     spec.moe = Some(config.moe("intermediate_size", true)?);
-    let alpha = config.optional_f32("swiglu_alpha")?.unwrap_or(1.702);
-    let limit = config.optional_f32("swiglu_limit")?.unwrap_or(7.0);
+    let alpha = config.f32_or("swiglu_alpha", 1.702)?;
+    let limit = config.f32_or("swiglu_limit", 7.0)?;
     Ok(with_sinks(spec, ClampedSwiglu { alpha, limit }))
 }
 

@@ -49,11 +49,9 @@ pub(super) fn with_gguf_multipliers(
     metadata: &GgufMetadata<'_>,
 ) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = metadata.decoder_spec()?;
-    let number =
-        |key| -> Result<f32, ArchitectureError> { Ok(metadata.optional_f32(key)?.unwrap_or(1.0)) };
-    spec.embedding_multiplier = number("embedding_scale")?;
-    spec.residual_multiplier = number("residual_scale")?;
-    spec.logit_multiplier = 1.0 / number("logit_scale")?;
+    spec.embedding_multiplier = metadata.f32_or("embedding_scale", 1.0)?;
+    spec.residual_multiplier = metadata.f32_or("residual_scale", 1.0)?;
+    spec.logit_multiplier = 1.0 / metadata.f32_or("logit_scale", 1.0)?;
     if let Some(scale) = metadata.optional_f32("attention.scale")? {
         spec.set_attention_scale(scale);
     }
@@ -63,11 +61,9 @@ pub(super) fn with_gguf_multipliers(
 /// Makes a spec with the multipliers of a `config.json`.
 pub(super) fn with_multipliers(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
-    let number =
-        |key| -> Result<f32, ArchitectureError> { Ok(config.optional_f32(key)?.unwrap_or(1.0)) };
-    spec.embedding_multiplier = number("embedding_multiplier")?;
-    spec.residual_multiplier = number("residual_multiplier")?;
-    spec.logit_multiplier = 1.0 / number("logits_scaling")?;
-    spec.set_attention_scale(number("attention_multiplier")?);
+    spec.embedding_multiplier = config.f32_or("embedding_multiplier", 1.0)?;
+    spec.residual_multiplier = config.f32_or("residual_multiplier", 1.0)?;
+    spec.logit_multiplier = 1.0 / config.f32_or("logits_scaling", 1.0)?;
+    spec.set_attention_scale(config.f32_or("attention_multiplier", 1.0)?);
     Ok(spec)
 }

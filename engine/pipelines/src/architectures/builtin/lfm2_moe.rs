@@ -50,11 +50,11 @@ pub(super) fn architecture() -> Architecture {
 fn set_experts(spec: &mut DecoderSpec, config: &HfConfig) -> Result<(), ArchitectureError> {
     let dense = config.u64("num_dense_layers")?;
     spec.set_expert_layers(|i| i as u64 >= dense);
-    let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
+    let normalize = config.bool_or("norm_topk_prob", true)?;
     let mut moe = config.moe("moe_intermediate_size", normalize)?;
     moe.scoring = ExpertScoring::Sigmoid;
-    moe.selection_bias = config.optional_bool("use_expert_bias")?.unwrap_or(true);
-    moe.scale = config.optional_f32("routed_scaling_factor")?.unwrap_or(1.0);
+    moe.selection_bias = config.bool_or("use_expert_bias", true)?;
+    moe.scale = config.f32_or("routed_scaling_factor", 1.0)?;
     spec.moe = Some(moe);
     Ok(())
 }

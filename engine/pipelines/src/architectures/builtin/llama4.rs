@@ -109,17 +109,14 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
-    let flag = |key| -> Result<bool, ArchitectureError> {
-        Ok(config.optional_bool(key)?.unwrap_or(false))
-    };
     spec.rope_interleaved = true;
-    if flag("use_qk_norm")? {
+    if config.bool_or("use_qk_norm", false)? {
         spec.qk_norm = QkNorm::UnweightedPerRotatedHead;
     }
     set_layers(&mut spec, config)?;
-    if flag("attn_temperature_tuning")? {
+    if config.bool_or("attn_temperature_tuning", false)? {
         spec.query_scaling = Some(QueryScaling {
-            beta: config.optional_f32("attn_scale")?.unwrap_or(0.1),
+            beta: config.f32_or("attn_scale", 0.1)?,
             context: config.optional_f64("floor_scale")?.unwrap_or(8192.0),
             offset: 1,
             rotated: false,

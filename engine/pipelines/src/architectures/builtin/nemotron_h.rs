@@ -1,7 +1,7 @@
 //! Nemotron-H and Nemotron 3: layers that are each a Mamba 2 mixer, attention without rotation, a feed-forward network, or
 //! a mixture of experts. The activation is the square of ReLU.
 
-use super::{deepseek_v3, nemotron_h_moe};
+use super::{glm4_moe, nemotron_h_moe};
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
     spec::{
@@ -110,11 +110,11 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
         layer.rope = None;
     }
     if kinds.contains(&3) {
-        let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
+        let normalize = config.bool_or("norm_topk_prob", true)?;
         let mut moe = config.moe("moe_intermediate_size", normalize)?;
         moe.scoring = ExpertScoring::Sigmoid;
         moe.selection_bias = true;
-        moe.scale = config.optional_f32("routed_scaling_factor")?.unwrap_or(1.0);
+        moe.scale = config.f32_or("routed_scaling_factor", 1.0)?;
         moe.latent_size = config.optional_u64("moe_latent_size")?;
         moe.shared = Some(SharedExpert {
             intermediate_size: config.u64("moe_shared_expert_intermediate_size")?,
@@ -124,7 +124,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
             spec.intermediate_size = moe.intermediate_size;
         }
         spec.moe = Some(moe);
-        deepseek_v3::set_groups(&mut spec, config, 2)?;
+        glm4_moe::set_groups(&mut spec, config, 2)?;
     }
     Ok(spec)
 }

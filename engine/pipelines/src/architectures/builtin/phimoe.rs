@@ -77,7 +77,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.set_windows(window, |_| true);
     let mut moe = config.moe("intermediate_size", false)?;
     moe.experts_per_token = 2;
-    let noise = config.optional_f32("router_jitter_noise")?.unwrap_or(NOISE);
+    let noise = config.f32_or("router_jitter_noise", NOISE)?;
     moe.scoring = ExpertScoring::SparseMixer(2.0 * noise);
     spec.moe = Some(moe);
     spec.set_expert_layers(|_| true);

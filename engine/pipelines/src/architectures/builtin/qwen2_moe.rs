@@ -3,8 +3,8 @@
 
 use super::{qwen2, qwen3_moe};
 use crate::{
-    architectures::architecture::Architecture,
-    spec::{SharedExpert, TensorNames},
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::{DecoderSpec, SharedExpert, TensorNames},
 };
 
 /// Layers with experts are those of Qwen 3 MoE. The routing weights of the selected experts do not sum
@@ -23,13 +23,7 @@ pub(super) fn architecture() -> Architecture {
         .tensor_names(tensor_names())
         .spec_from_config(|config| {
             let mut spec = qwen2::from_config(config)?;
-            qwen3_moe::set_experts(&mut spec, config)?;
-            if let Some(moe) = &mut spec.moe {
-                moe.shared = Some(SharedExpert {
-                    intermediate_size: config.u64("shared_expert_intermediate_size")?,
-                    gated: true,
-                });
-            }
+            set_experts(&mut spec, config)?;
             Ok(spec)
         })
         .gguf("qwen2moe")
@@ -52,4 +46,19 @@ pub(super) fn tensor_names() -> TensorNames {
         shared_router: "layers.{}.mlp.shared_expert_gate".into(),
         ..TensorNames::hugging_face()
     }
+}
+
+/// Sets the experts of Qwen 3 MoE, and a gated shared expert.
+pub(super) fn set_experts(
+    spec: &mut DecoderSpec,
+    config: &HfConfig,
+) -> Result<(), ArchitectureError> {
+    qwen3_moe::set_experts(spec, config)?;
+    if let Some(moe) = &mut spec.moe {
+        moe.shared = Some(SharedExpert {
+            intermediate_size: config.u64("shared_expert_intermediate_size")?,
+            gated: true,
+        });
+    }
+    Ok(())
 }

@@ -53,7 +53,7 @@ pub(super) fn with_experts() -> Architecture {
         .tensor_names(tensor_names())
         .spec_from_config(|config| {
             let mut spec = qwen3_next::with_delta_nets(config)?;
-            qwen3_next::set_experts(&mut spec, config)?;
+            qwen2_moe::set_experts(&mut spec, config)?;
             Ok(spec)
         });
     with_sections(qwen3_next::with_gguf(architecture, "qwen35moe", true))

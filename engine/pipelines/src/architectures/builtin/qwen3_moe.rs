@@ -69,7 +69,7 @@ pub(super) fn set_experts(
         let i = i as u64;
         (i + 1).is_multiple_of(step) && !dense.contains(&i)
     });
-    let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(false);
+    let normalize = config.bool_or("norm_topk_prob", false)?;
     spec.moe = Some(config.moe("moe_intermediate_size", normalize)?);
     Ok(())
 }

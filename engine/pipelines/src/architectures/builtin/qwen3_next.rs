@@ -3,13 +3,13 @@
 
 use wisp_weights::gguf::{Array, Value};
 
-use super::{qwen2_moe, qwen3_moe};
+use super::qwen2_moe;
 use crate::{
     architectures::{
         architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
         hf_config::HfConfig,
     },
-    spec::{DecoderSpec, DeltaNetSpec, Mixer, QkNorm, SharedExpert, TensorNames, in_layer},
+    spec::{DecoderSpec, DeltaNetSpec, Mixer, QkNorm, TensorNames, in_layer},
 };
 
 /// Without `layer_types`, every `full_attention_interval`th layer has attention.
@@ -29,7 +29,7 @@ pub(super) fn architecture() -> Architecture {
         .tensor_names(qwen2_moe::tensor_names())
         .spec_from_config(|config| {
             let mut spec = with_delta_nets(config)?;
-            set_experts(&mut spec, config)?;
+            qwen2_moe::set_experts(&mut spec, config)?;
             Ok(spec)
         });
     with_gguf(architecture, "qwen3next", false)
@@ -137,19 +137,4 @@ pub(super) fn with_delta_nets(config: &HfConfig) -> Result<DecoderSpec, Architec
         layer.rope = None;
     }
     Ok(spec)
-}
-
-/// Sets the experts of Qwen 3 MoE, and a gated shared expert.
-pub(super) fn set_experts(
-    spec: &mut DecoderSpec,
-    config: &HfConfig,
-) -> Result<(), ArchitectureError> {
-    qwen3_moe::set_experts(spec, config)?;
-    if let Some(moe) = &mut spec.moe {
-        moe.shared = Some(SharedExpert {
-            intermediate_size: config.u64("shared_expert_intermediate_size")?,
-            gated: true,
-        });
-    }
-    Ok(())
 }

@@ -44,16 +44,13 @@ impl GgufMetadata<'_> {
     }
 
     fn yarn(&self, factor: f64, max_positions: u64) -> Result<RopeScaling, ArchitectureError> {
-        let number = |key: &str, default: f64| -> Result<f64, ArchitectureError> {
-            Ok(self.optional_f32(key)?.map_or(default, f64::from))
-        };
         // GGUF's factor multiplies the one that YaRN implies.
-        let attention_factor = number("rope.scaling.attn_factor", 1.0)?;
+        let attention_factor = f64::from(self.f32_or("rope.scaling.attn_factor", 1.0)?);
         Ok(RopeScaling::Yarn {
             factor,
             original: self.trained_context(max_positions)?,
-            beta_fast: number("rope.scaling.yarn_beta_fast", 32.0)?,
-            beta_slow: number("rope.scaling.yarn_beta_slow", 1.0)?,
+            beta_fast: self.f32_or("rope.scaling.yarn_beta_fast", 32.0)?.into(),
+            beta_slow: self.f32_or("rope.scaling.yarn_beta_slow", 1.0)?.into(),
             attention_factor: attention_factor * yarn_attention_factor(factor),
             truncate: true,
         })

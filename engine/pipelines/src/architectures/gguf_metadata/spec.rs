@@ -21,7 +21,9 @@ impl GgufMetadata<'_> {
         let names = TensorNames::gguf();
         let hidden_size = self.u32("embedding_length")?;
         let heads = self.u32("attention.head_count")?;
-        let layers = self.u32("block_count")?;
+        // The last layers may predict further tokens, and are not used.
+        let further = self.optional_u32("nextn_predict_layers")?.unwrap_or(0);
+        let layers = self.u32("block_count")?.saturating_sub(further);
         check_layers(layers.into()).map_err(|problem| self.error(problem.to_string()))?;
         let max_positions = u64::from(self.u32("context_length")?);
         let head_dim = match self.optional_u32("attention.key_length")? {
@@ -61,7 +63,7 @@ impl GgufMetadata<'_> {
         let rotary_dim = self.optional_u32("rope.dimension_count")?;
         spec.rotary_dim = rotary_dim.unwrap_or(head_dim);
         spec.ropes = vec![RopeSettings::new(
-            self.optional_f32("rope.freq_base")?.unwrap_or(10_000.0),
+            self.f32_or("rope.freq_base", 10_000.0)?,
             self.scaling(max_positions)?,
         )];
         spec.tied = !self.has_weight(&names.output);
@@ -111,8 +113,8 @@ impl GgufMetadata<'_> {
                 false => Mamba2Norm::None,
             },
             step_limit: [
-                self.optional_f32("ssm.time_step_min")?.unwrap_or(least),
-                self.optional_f32("ssm.time_step_max")?.unwrap_or(greatest),
+                self.f32_or("ssm.time_step_min", least)?,
+                self.f32_or("ssm.time_step_max", greatest)?,
             ],
             multipliers: [1.0; 5],
         })
@@ -133,9 +135,8 @@ impl GgufMetadata<'_> {
         let names = TensorNames::gguf();
         let mut layers = 0..layer_count;
         let selection_bias = layers.any(|layer| self.has(&in_layer(&names.selection_bias, layer)));
+        let width = width.map_or(intermediate_size, u64::from);
         Ok(Some(MoeSpec {
-            experts,
-            experts_per_token: self.u32("expert_used_count")?,
             scoring: match self.optional_u32("expert_gating_func")? {
                 None | Some(0 | 1) => ExpertScoring::Softmax,
                 Some(2) => ExpertScoring::Sigmoid,
@@ -151,14 +152,9 @@ impl GgufMetadata<'_> {
                 None | Some(0.0) => 1.0,
                 Some(scale) => scale,
             },
-            router_norm: false,
-            expert_scales: false,
-            weighted_input: false,
-            intermediate_size: width.map_or(intermediate_size, u64::from),
             latent_size: self.optional_u32("moe_latent_size")?.map(u64::from),
             shared: self.shared_expert(layer_count),
-            groups: None,
-            clamped: None,
+            ..MoeSpec::new(experts, self.u32("expert_used_count")?, width)
         }))
     }
 

@@ -172,6 +172,15 @@ impl HfConfig {
         Ok(self.optional_f64(key)?.map(|number| number as f32))
     }
 
+    /// Returns a number, `otherwise` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn f32_or(&self, key: &str, otherwise: f32) -> Result<f32, ArchitectureError> {
+        Ok(self.optional_f32(key)?.unwrap_or(otherwise))
+    }
+
     /// Returns a number in double precision; `None` if the field is missing or null.
     ///
     /// # Errors
@@ -194,6 +203,15 @@ impl HfConfig {
             Some(Value::Number(number)) => Ok(Some(number.as_f64() != Some(0.0))),
             Some(value) => Err(error(format!("`{key}` is {value}, expected true or false"))),
         }
+    }
+
+    /// Returns the same as [`Self::optional_bool`], but `otherwise` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::optional_bool`].
+    pub fn bool_or(&self, key: &str, otherwise: bool) -> Result<bool, ArchitectureError> {
+        Ok(self.optional_bool(key)?.unwrap_or(otherwise))
     }
 
     /// Returns a list of whole numbers; `None` if the field is missing or null.

@@ -6,7 +6,7 @@ use wisp_graph::Activation;
 use super::{fields::HfConfig, rope::LayerType};
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, ExpertScoring, HeadSizes, MoeSpec, check_layers},
+    spec::{DecoderSizes, DecoderSpec, HeadSizes, MoeSpec, check_layers},
 };
 
 impl HfConfig {
@@ -49,11 +49,11 @@ impl HfConfig {
             head_dim,
             max_positions: self.max_positions()?,
         });
-        spec.norm.eps = self.optional_f32("rms_norm_eps")?.unwrap_or(1e-6);
+        spec.norm.eps = self.f32_or("rms_norm_eps", 1e-6)?;
         spec.activation = self.activation("hidden_act")?;
         spec.rotary_dim = (f64::from(head_dim) * self.partial_rotary_factor()?) as u32;
         spec.ropes = vec![self.rope(LayerType::FullAttention)?];
-        spec.tied = self.optional_bool("tie_word_embeddings")?.unwrap_or(false);
+        spec.tied = self.bool_or("tie_word_embeddings", false)?;
         Ok(spec)
     }
 
@@ -169,21 +169,11 @@ impl HfConfig {
     ///
     /// If a field is missing or has the wrong type.
     pub fn moe(&self, width: &str, normalize: bool) -> Result<MoeSpec, ArchitectureError> {
+        let experts = self.u32("num_local_experts")?;
+        let experts_per_token = self.u32("num_experts_per_tok")?;
         Ok(MoeSpec {
-            experts: self.u32("num_local_experts")?,
-            experts_per_token: self.u32("num_experts_per_tok")?,
-            scoring: ExpertScoring::Softmax,
-            selection_bias: false,
             normalize,
-            scale: 1.0,
-            router_norm: false,
-            expert_scales: false,
-            weighted_input: false,
-            intermediate_size: self.u64(width)?,
-            latent_size: None,
-            shared: None,
-            groups: None,
-            clamped: None,
+            ..MoeSpec::new(experts, experts_per_token, self.u64(width)?)
         })
     }
 

@@ -5,29 +5,55 @@ use crate::{
     spec::{DecoderSpec, LayerSpec},
 };
 
+/// A property of specs, and whether two have the same.
+type Property = (&'static str, bool);
+
 /// Returns the first property in which two specs differ by more than rounding; `None` if there is
 /// no such property.
 pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static str> {
-    let layers = |same: fn(&LayerSpec, &LayerSpec) -> bool| {
-        a.layers.iter().zip(&b.layers).all(|(a, b)| same(a, b))
-    };
+    let properties = [
+        structure(a, b),
+        layers(a, b),
+        positions_and_factors(a, b),
+        encoder(a, b),
+    ];
+    let mut different = properties.into_iter().flatten().filter(|(_, same)| !same);
+    different.next().map(|(what, _)| what)
+}
+
+/// Compares what all layers have in common.
+fn structure(a: &DecoderSpec, b: &DecoderSpec) -> Vec<Property> {
     let heads = |spec: &DecoderSpec| (spec.heads, spec.kv_heads, spec.head_dim);
-    let close_field = |field: fn(&DecoderSpec) -> f32| -> bool { close(field(a), field(b)) };
-    let same = [
+    let low_rank_eps = |spec: &DecoderSpec| spec.latent.map_or(0.0, |latent| latent.norm_eps);
+    vec![
+        (
+            "epsilon of the norms in latent attention",
+            close(low_rank_eps(a), low_rank_eps(b)),
+        ),
         ("latent attention", a.latent == b.latent),
         ("vocabulary", a.vocab_size == b.vocab_size),
         ("width", a.hidden_size == b.hidden_size),
-        ("mixers of layers", layers(|a, b| a.mixer == b.mixer)),
+        (
+            "mixers of layers",
+            same_layers(a, b, |a, b| a.mixer == b.mixer),
+        ),
         ("number of layers", a.layers.len() == b.layers.len()),
         ("heads", heads(a) == heads(b)),
         ("kind of norms", a.norm.kind == b.norm.kind),
-        ("epsilon of norms", close_field(|spec| spec.norm.eps)),
+        ("epsilon of norms", close(a.norm.eps, b.norm.eps)),
         ("placement of norms", a.norm_placement == b.norm_placement),
         ("norms of queries and keys", a.qk_norm == b.qk_norm),
         ("gate of attention", a.attention_gate == b.attention_gate),
         ("activation", a.activation == b.activation),
         ("gate of the feed-forward", a.gate == b.gate),
         ("experts", a.moe == b.moe),
+    ]
+}
+
+/// Compares what layers have of their own.
+fn layers(a: &DecoderSpec, b: &DecoderSpec) -> Vec<Property> {
+    let layers = |same: fn(&LayerSpec, &LayerSpec) -> bool| same_layers(a, b, same);
+    vec![
         (
             "heads of layers",
             (0..a.layers.len()).all(|i| a.head_sizes(i) == b.head_sizes(i)),
@@ -66,9 +92,16 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
             layers(|a, b| (a.window, a.chunked) == (b.window, b.chunked)),
         ),
         ("layers without rotation", layers(|a, b| a.rope == b.rope)),
+    ]
+}
+
+/// Compares how a model knows positions, and the factors and bounds of what it computes.
+fn positions_and_factors(a: &DecoderSpec, b: &DecoderSpec) -> Vec<Property> {
+    let close_field = |field: fn(&DecoderSpec) -> f32| -> bool { close(field(a), field(b)) };
+    vec![
         (
             "scale of attention scores",
-            layers(|a, b| close(a.attention_scale, b.attention_scale)),
+            same_layers(a, b, |a, b| close(a.attention_scale, b.attention_scale)),
         ),
         (
             "order of rotation",
@@ -111,10 +144,24 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
             a.query_scaling == b.query_scaling,
         ),
         ("output layer", a.tied == b.tied),
-        ("segment types", a.encoder == b.encoder),
-    ];
-    let mut different = same.into_iter().filter(|(_, same)| !same);
-    different.next().map(|(what, _)| what)
+    ]
+}
+
+/// Compares what encoders have besides a decoder's parts.
+fn encoder(a: &DecoderSpec, b: &DecoderSpec) -> Vec<Property> {
+    let score_head = |spec: &DecoderSpec| spec.encoder.and_then(|encoder| encoder.score);
+    let segments = |spec: &DecoderSpec| spec.encoder.map_or(0, |encoder| encoder.token_types);
+    let is_causal = |spec: &DecoderSpec| spec.encoder.is_none_or(|encoder| encoder.causal);
+    vec![
+        ("score head", score_head(a) == score_head(b)),
+        ("segment types", segments(a) == segments(b)),
+        ("causal mask", is_causal(a) == is_causal(b)),
+        ("kind of encoder", a.encoder == b.encoder),
+    ]
+}
+
+fn same_layers(a: &DecoderSpec, b: &DecoderSpec, same: fn(&LayerSpec, &LayerSpec) -> bool) -> bool {
+    a.layers.iter().zip(&b.layers).all(|(a, b)| same(a, b))
 }
 
 fn same_ropes(a: &DecoderSpec, b: &DecoderSpec) -> bool {
@@ -130,55 +177,18 @@ fn same_ropes(a: &DecoderSpec, b: &DecoderSpec) -> bool {
 /// Compares scalings by kind and by their numbers, which GGUF stores as 32-bit floats.
 fn same_scaling(a: &RopeScaling, b: &RopeScaling) -> bool {
     let same_kind = std::mem::discriminant(a) == std::mem::discriminant(b);
-    let (a, b) = (numbers(a), numbers(b));
-    same_kind && a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| close(*a, *b))
+    let truncates =
+        |scaling: &RopeScaling| matches!(scaling, RopeScaling::Yarn { truncate: true, .. });
+    let (x, y) = (a.numbers(), b.numbers());
+    let mut pairs = x.iter().zip(&y);
+    same_kind
+        && truncates(a) == truncates(b)
+        && x.len() == y.len()
+        && pairs.all(|((_, x), (_, y))| close(*x as f32, *y as f32))
 }
 
 fn close(a: f32, b: f32) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
-}
-
-/// Returns the numbers of a scaling, rounded to 32-bit floats.
-fn numbers(scaling: &RopeScaling) -> Vec<f32> {
-    let rounded =
-        |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|number| *number as f32).collect() };
-    match scaling {
-        RopeScaling::None => Vec::new(),
-        RopeScaling::Linear { factor } => rounded(&[*factor]),
-        RopeScaling::Dynamic { factor, original } => rounded(&[*factor, *original]),
-        RopeScaling::Llama3 {
-            factor,
-            low,
-            high,
-            original,
-        } => rounded(&[*factor, *low, *high, *original]),
-        RopeScaling::Yarn {
-            factor,
-            original,
-            beta_fast,
-            beta_slow,
-            attention_factor,
-            truncate,
-        } => rounded(&[
-            *factor,
-            *original,
-            *attention_factor,
-            *beta_fast,
-            *beta_slow,
-            f64::from(u8::from(*truncate)),
-        ]),
-        RopeScaling::LongRope {
-            short,
-            long,
-            original,
-            attention_factors: [for_short, for_long],
-        } => {
-            let numbers = rounded(&[*original, *for_short, *for_long]);
-            [&numbers, &short[..], long].concat()
-        }
-        RopeScaling::Proportional { part, factor } => rounded(&[*part, *factor]),
-        RopeScaling::Factors(factors) => factors.clone(),
-    }
 }
 
 #[cfg(test)]
@@ -212,5 +222,37 @@ mod tests {
         // GGUF stores numbers as 32-bit floats.
         let rounded = yarn(f64::from(4.1f32), 1.0);
         assert!(same_scaling(&yarn(4.1, 1.0), &rounded));
+    }
+
+    #[test]
+    fn what_encoders_differ_in_is_named() {
+        use crate::spec::{DecoderSizes, EncoderSpec, ScoreHead};
+        let with = |encoder: Option<EncoderSpec>| DecoderSpec {
+            encoder,
+            ..DecoderSpec::llama(DecoderSizes::SMALL)
+        };
+        let causal = EncoderSpec::causal();
+        let scores = EncoderSpec {
+            score: Some(ScoreHead::linear(2)),
+            ..causal
+        };
+        let segmented = EncoderSpec {
+            token_types: 2,
+            ..EncoderSpec::bidirectional()
+        };
+        let bidirectional = EncoderSpec {
+            embedding_norm: false,
+            ..EncoderSpec::bidirectional()
+        };
+        for (a, b, expected) in [
+            (Some(causal), Some(causal), None),
+            (Some(scores), Some(causal), Some("score head")),
+            (Some(scores), None, Some("score head")),
+            (Some(segmented), None, Some("segment types")),
+            (Some(bidirectional), Some(causal), Some("causal mask")),
+            (Some(causal), None, Some("kind of encoder")),
+        ] {
+            assert_eq!(difference(&with(a), &with(b)), expected);
+        }
     }
 }

@@ -75,23 +75,7 @@ pub(super) fn copy(
     }
     plan.add_residual_parts(to)?;
     for layer in 0..spec.layers.len() {
-        plan.layer = layer;
-        for (select, change) in block(spec, layer) {
-            if !select(from).is_empty() {
-                plan.add_in_layer(select(from), select(to), layer, change)?;
-            }
-        }
-        for select in VECTORS {
-            plan.add_vector(select(from), select(to), layer, ValueChange::None)?;
-        }
-        // A fused projection stays one where single ones have names as well, or where GGUF has one too.
-        if !from.gate.is_empty() || to.gate.is_empty() {
-            plan.add_in_layer(&from.gate_up, &to.gate_up, layer, Change::None)?;
-        }
-        plan.add_recurrent_vectors(to, layer)?;
-        plan.add_fused_experts(to, layer)?;
-        plan.add_split_gates(to, layer)?;
-        plan.add_fused_delta_net(to, layer)?;
+        plan.add_layer(to, layer)?;
     }
     plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
     let score = spec.encoder.and_then(|encoder| encoder.score);
@@ -139,6 +123,28 @@ struct Plan<'a, 'v, 'c> {
 }
 
 impl Plan<'_, '_, '_> {
+    /// Adds the tensors of a layer.
+    fn add_layer(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
+        let (spec, from) = (self.spec, self.names);
+        self.layer = layer;
+        for (select, change) in block(spec, layer) {
+            if !select(from).is_empty() {
+                self.add_in_layer(select(from), select(to), layer, change)?;
+            }
+        }
+        for select in VECTORS {
+            self.add_vector(select(from), select(to), layer, ValueChange::None)?;
+        }
+        // A fused projection stays one where single ones have names as well, or where GGUF has one too.
+        if !from.gate.is_empty() || to.gate.is_empty() {
+            self.add_in_layer(&from.gate_up, &to.gate_up, layer, Change::None)?;
+        }
+        self.add_recurrent_vectors(to, layer)?;
+        self.add_fused_experts(to, layer)?;
+        self.add_split_gates(to, layer)?;
+        self.add_fused_delta_net(to, layer)
+    }
+
     /// Adds the weight and bias of a name outside the blocks, if they exist.
     fn add(&mut self, from: &str, to: &str, change: Change) -> Result<(), ConvertError> {
         let from = format!("{}{from}", self.prefix);
