@@ -22,7 +22,6 @@ use super::{
     Pooling, Remedy, SupportedEncoding,
     architectures::ModelSpec,
     decoder_model,
-    kv_cache::{BlockTable, PagePool},
     layer_embeddings::{self, LayerEmbeddingTable, Placed},
     model_files::{Dense, ModelFiles},
     normalize,
@@ -260,20 +259,6 @@ impl TextEncoder {
         states.into_iter().map(embedding).collect()
     }
 
-    /// Like [`Self::embed`], but blocks the thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::embed`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn embed_blocking<T: AsRef<[u32]>>(
-        &mut self,
-        texts: &[T],
-        options: EncodeOptions,
-    ) -> Result<Vec<Vec<f32>>, PipelineError> {
-        pollster::block_on(self.embed(texts, options))
-    }
-
     /// Computes an embedding of each text with the encoder's own tokenizer.
     ///
     /// # Errors
@@ -405,14 +390,18 @@ impl TextEncoder {
 
     /// Creates the inputs for whole texts, each with its own pages.
     fn inputs<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<ModelInputs, PipelineError> {
-        let mut pool = PagePool::new(self.limits.total_pages() as u32, self.limits.page_size);
+        let page_size = self.limits.page_size.max(1) as usize;
+        let mut next = 0u32;
         let mut sequences = Vec::with_capacity(texts.len());
         for (slot, text) in (0..).zip(texts) {
-            let (mut table, tokens) = (BlockTable::default(), text.as_ref());
-            if !pool.grow(&mut table, tokens.len() as u64) {
+            let tokens = text.as_ref();
+            let end = next.saturating_add(tokens.len().div_ceil(page_size) as u32);
+            if u64::from(end) > self.limits.total_pages() {
                 return Err(PipelineError::Batch);
             }
-            let part = BatchSequence::new(slot, 0, tokens, table.pages());
+            let pages: Vec<u32> = (next..end).collect();
+            next = end;
+            let part = BatchSequence::new(slot, 0, tokens, &pages);
             sequences.push(part.with_logit_rows(0));
         }
         let batch = Batch {

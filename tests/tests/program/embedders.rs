@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wisp_engine::{
     device::Device,
-    pipelines::{ModelFiles, ModelLimits, TextEncoder, tokenizer::PairTokens},
+    pipelines::{EncodeRequest, ModelFiles, ModelLimits, TextEncoder, tokenizer::PairTokens},
     session::InferenceSession,
 };
 use wisp_tests::{
@@ -224,7 +224,9 @@ fn scores_of_the_last_token_match_transformers() {
             cut: 0,
         };
         let texts = [text(&[4, 5]), text(&golden.tokens)];
-        let scores = encoder.scores_blocking(&texts).unwrap();
+        let request = EncodeRequest::Scores(texts.into());
+        let mut results = pollster::block_on(encoder.run_requests(&[request]));
+        let scores = results.remove(0).unwrap();
         let expected = vec![golden.scores.clone()];
         assert_rows_close(name, &scores[1..], &expected);
     });

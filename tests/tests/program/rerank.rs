@@ -6,7 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wisp_engine::{
     device::Device,
-    pipelines::{EncoderTokenizer, ModelFiles, ModelLimits, RerankOptions, TextEncoder},
+    pipelines::{
+        EncodeRequest, EncoderTokenizer, ModelFiles, ModelLimits, Relevance, RerankOptions,
+        TextEncoder,
+    },
     session::InferenceSession,
 };
 use wisp_tests::{
@@ -178,10 +181,15 @@ fn library_ranks_like_the_command_line_in_batches_of_any_size() {
                 ..Default::default()
             };
             let mut encoder = TextEncoder::load_blocking(&session, &files, limits).unwrap();
-            let options = RerankOptions::default();
-            let ranking = encoder
-                .rerank_blocking(&query, &documents, options)
-                .unwrap();
+            let pairs = documents.map(|document| (query.as_str(), document));
+            let tokenizer = encoder.tokenizer().clone();
+            let pairs = tokenizer.tokenize_pairs(&pairs, RerankOptions::default());
+            let pairs = pairs.unwrap();
+            let tokens: Vec<usize> = pairs.iter().map(|pair| pair.tokens.len()).collect();
+            let request = EncodeRequest::Scores(pairs);
+            let mut results = pollster::block_on(encoder.run_requests(&[request]));
+            let mut ranking = Relevance::of_scores(&results.remove(0).unwrap(), tokens);
+            ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
             assert_eq!(ranking.len(), documents.len());
             for (got, expected) in ranking.iter().zip(&expected) {
                 assert_eq!(expected["index"], got.index, "{name}");

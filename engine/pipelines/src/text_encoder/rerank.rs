@@ -4,10 +4,7 @@
 use web_time::Instant;
 use wisp_text::tokenizer::PairTokens;
 
-use super::{
-    EncodeError, TextEncoder,
-    batches::{check, finite},
-};
+use super::{EncodeError, TextEncoder};
 use crate::{PipelineError, spec::ScoreHead};
 
 /// How documents are ranked.
@@ -82,20 +79,6 @@ pub(super) fn check_head(head: Option<ScoreHead>) -> Result<(), EncodeError> {
 }
 
 impl TextEncoder {
-    /// Computes the scores `[labels]` of each text, which may be a pair of texts, with the model's head.
-    ///
-    /// # Errors
-    ///
-    /// If the model has no head that scores texts; if a text is empty, too long or has an unknown token;
-    /// if the device fails.
-    pub async fn scores(&mut self, texts: &[PairTokens]) -> Result<Vec<Vec<f32>>, PipelineError> {
-        self.score_head()?;
-        let tokens: Vec<&[u32]> = texts.iter().map(|text| text.tokens.as_slice()).collect();
-        check(&self.spec, self.limits.max_length, &tokens)?;
-        let texts: Vec<&PairTokens> = texts.iter().collect();
-        Ok(finite(self.compute_scores(&texts).await?)?)
-    }
-
     /// Returns the model's head that scores texts.
     pub(super) fn score_head(&self) -> Result<ScoreHead, PipelineError> {
         Ok(self.encoder.score.ok_or_else(no_head)?)
@@ -128,70 +111,6 @@ impl TextEncoder {
             all.extend(scores.chunks(head.labels as usize).map(<[f32]>::to_vec));
         }
         Ok(all)
-    }
-
-    /// Computes how relevant the second text of each pair is to the first, in the order of the pairs.
-    ///
-    /// # Errors
-    ///
-    /// If the model does not score pairs of texts with one label, a text is empty or too long, or the
-    /// device fails.
-    pub async fn relevances(
-        &mut self,
-        pairs: &[(&str, &str)],
-        options: RerankOptions,
-    ) -> Result<Vec<Relevance>, PipelineError> {
-        let pairs = self.tokenizer.tokenize_pairs(pairs, options)?;
-        let scores = self.scores(&pairs).await?;
-        let tokens = pairs.iter().map(|pair| pair.tokens.len());
-        Ok(Relevance::of_scores(&scores, tokens))
-    }
-
-    /// Ranks documents by their relevance to a query: the most relevant first, and of equally relevant
-    /// ones the first given.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::relevances`].
-    pub async fn rerank<T: AsRef<str>>(
-        &mut self,
-        query: &str,
-        documents: &[T],
-        options: RerankOptions,
-    ) -> Result<Vec<Relevance>, PipelineError> {
-        let pairs = documents.iter().map(|document| (query, document.as_ref()));
-        let pairs: Vec<(&str, &str)> = pairs.collect();
-        let mut ranking = self.relevances(&pairs, options).await?;
-        ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
-        Ok(ranking)
-    }
-
-    /// Like [`Self::rerank`], but blocks the thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::rerank`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn rerank_blocking<T: AsRef<str>>(
-        &mut self,
-        query: &str,
-        documents: &[T],
-        options: RerankOptions,
-    ) -> Result<Vec<Relevance>, PipelineError> {
-        pollster::block_on(self.rerank(query, documents, options))
-    }
-
-    /// Like [`Self::scores`], but blocks the thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::scores`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn scores_blocking(
-        &mut self,
-        texts: &[PairTokens],
-    ) -> Result<Vec<Vec<f32>>, PipelineError> {
-        pollster::block_on(self.scores(texts))
     }
 }
 
