@@ -46,6 +46,7 @@ impl Bigram {
             ..Default::default()
         };
         let limits = ModelLimits {
+            max_length: 2048,
             max_batch: 4,
             max_logit_rows: 8,
             ..ModelLimits::default()

@@ -53,15 +53,15 @@ pub struct BatchSequence {
     pub following: Option<u32>,
     /// How tokens are sampled.
     pub sampling: Arc<SamplingParams>,
-    /// All tokens of the sequence so far, from which the sampler counts for penalties. Set in the
-    /// sequence's first part that needs logits, and `None` in all others.
+    /// What the sampler needs to know of the sequence so far. Set in the sequence's first part that needs
+    /// logits, and `None` in all others.
     pub history: Option<TokenHistory>,
 }
 
 /// The tokens of a sequence that the sampler's penalties count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenHistory {
-    /// Prompt and generated tokens.
+    /// Prompt and generated tokens; none if the request has no penalties.
     pub tokens: Vec<u32>,
     /// The number of prompt tokens among them.
     pub prompt_tokens: usize,

@@ -167,8 +167,8 @@ pub enum PipelineError {
         /// Why it has none.
         problem: String,
     },
-    /// Occurs when the logits of a text are asked for while requests run.
-    #[error("the model is generating: its logits can be read when no request runs")]
+    /// Occurs when the logits of a text are asked for, or kernels are to be measured, while requests run.
+    #[error("the model is generating: wait until no request runs")]
     Busy,
     /// Occurs when the model computes no finite logits, so that no token can be sampled.
     #[error(

@@ -9,8 +9,8 @@
 //! hash. Only full pages are shared, and a sequence writes only after them, so no page is ever copied.
 //! When pages are needed, unowned ones are reclaimed, those released earliest first.
 //!
-//! Sequences that use an adapter start from a number of the adapter's instead of 0, so they share
-//! pages only among themselves.
+//! Sequences that use an adapter start from the adapter's salt instead of 0, so they share pages only
+//! among themselves.
 
 #[cfg(test)]
 mod invariants;
@@ -27,7 +27,7 @@ use snapshots::Snapshots;
 /// The content of a full page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Content {
-    /// The number of the previous page's content, or the sequence's starting number.
+    /// The number of the previous page's content, or the sequence's salt.
     before: u64,
     tokens: Box<[u32]>,
 }
@@ -72,8 +72,8 @@ pub struct PagePool {
     known: HashMap<Arc<Content>, u32>,
     /// Pages with content but without owner, by the time of their release.
     unused: BTreeMap<u64, u32>,
-    /// The next number for a content, a release time or an adapter; 0 is the start of sequences
-    /// without an adapter.
+    /// The next number for a content, a release time or a salt; 0 is the salt of sequences without an
+    /// adapter.
     next: u64,
     hits: PrefixHits,
     /// The rows for snapshots of recurrent states; none for models without.
@@ -86,7 +86,7 @@ pub struct BlockTable {
     pages: Vec<u32>,
     /// The number of pages that have been entered as full.
     full: usize,
-    /// The number of the content of the last full page, or the sequence's starting number.
+    /// The number of the content of the last full page, or the sequence's salt.
     content: u64,
     /// The page that has this content: the last full page, or another one with the same content.
     holder: Option<u32>,
@@ -98,10 +98,10 @@ pub struct BlockTable {
 impl BlockTable {
     /// Creates an empty table for a sequence whose keys and values differ from those of other
     /// sequences with the same tokens, because of an adapter. It shares pages only with sequences of
-    /// the same [`PagePool::number`].
-    pub fn beginning(number: u64) -> BlockTable {
+    /// the same [salt](PagePool::next_salt).
+    pub fn with_salt(salt: u64) -> BlockTable {
         BlockTable {
-            content: number,
+            content: salt,
             ..BlockTable::default()
         }
     }
@@ -158,9 +158,13 @@ impl PagePool {
         positions.div_ceil(self.page_size.into()) as usize
     }
 
-    /// Returns a number that is never reused, for a content, a release time or a
-    /// [`BlockTable::beginning`].
-    pub fn number(&mut self) -> u64 {
+    /// Returns a new salt for [`BlockTable::with_salt`].
+    pub fn next_salt(&mut self) -> u64 {
+        self.number()
+    }
+
+    /// Returns a number that is never reused, for a content, a release time or a salt.
+    fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
@@ -361,21 +365,21 @@ mod tests {
         ]
     }
 
-    /// The adapter's number and the tokens up to and with each position: what keys and values there
+    /// The adapter's salt and the tokens up to and with each position: what keys and values there
     /// depend on.
     type Written = Vec<Vec<(u64, Vec<u32>)>>;
 
     /// Computes the positions from `from` on.
     fn compute(
         written: &mut Written,
-        (number, table): (u64, &BlockTable),
+        (salt, table): (u64, &BlockTable),
         tokens: &[u32],
         from: usize,
         size: usize,
     ) {
         for at in from..tokens.len() {
             let place = &mut written[table.pages()[at / size] as usize][at % size];
-            *place = (number, tokens[..=at].to_vec());
+            *place = (salt, tokens[..=at].to_vec());
         }
     }
 
@@ -392,28 +396,28 @@ mod tests {
             let mut written: Written = vec![vec![(0, Vec::new()); size]; PAGES as usize];
             let mut sequences = vec![(0, BlockTable::default(), Vec::<u32>::new()); 5];
             // None, and two adapters.
-            let mut numbers = [0, pool.number(), pool.number()];
+            let mut salts = [0, pool.next_salt(), pool.next_salt()];
             for (which, act) in history {
-                let (number, table, tokens) = &mut sequences[which];
+                let (salt, table, tokens) = &mut sequences[which];
                 match act {
                     Act::Begin(new, adapter) => {
                         pool.release(table);
                         tokens.clear();
-                        *number = numbers[adapter];
-                        *table = BlockTable::beginning(*number);
+                        *salt = salts[adapter];
+                        *table = BlockTable::with_salt(*salt);
                         let found = pool.reuse(table, &new);
                         prop_assert!(found < new.len() && found.is_multiple_of(size) && (caches || found == 0));
                         for at in 0..found {
                             let (under, held) = &written[table.pages()[at / size] as usize][at % size];
-                            prop_assert_eq!((*under, &held[..]), (*number, &new[..=at]));
+                            prop_assert_eq!((*under, &held[..]), (*salt, &new[..=at]));
                         }
                         if pool.grow(table, new.len() as u64) {
-                            compute(&mut written, (*number, table), &new, found, size);
+                            compute(&mut written, (*salt, table), &new, found, size);
                             pool.enter(table, &new);
                             *tokens = new;
                         } else {
                             pool.release(table);
-                            *number = 0;
+                            *salt = 0;
                         }
                     }
                     Act::Grow(more) => {
@@ -421,7 +425,7 @@ mod tests {
                         let all = [&tokens[..], &more].concat();
                         if pool.grow(table, all.len() as u64) {
                             prop_assert!(table.pages().starts_with(before.0.pages()));
-                            compute(&mut written, (*number, table), &all, tokens.len(), size);
+                            compute(&mut written, (*salt, table), &all, tokens.len(), size);
                             pool.enter(table, &all);
                             *tokens = all;
                         } else {
@@ -431,17 +435,17 @@ mod tests {
                     Act::End => {
                         pool.release(table);
                         tokens.clear();
-                        *number = 0;
+                        *salt = 0;
                         prop_assert!(table.pages().is_empty());
                     }
                     Act::Forget => pool.forget(),
-                    Act::Reload(adapter) => numbers[adapter] = pool.number(),
+                    Act::Reload(adapter) => salts[adapter] = pool.next_salt(),
                 }
                 // Every sequence still has what it computed.
-                for (number, table, tokens) in &sequences {
+                for (salt, table, tokens) in &sequences {
                     for at in 0..tokens.len() {
                         let (under, held) = &written[table.pages()[at / size] as usize][at % size];
-                        prop_assert_eq!((under, &held[..]), (number, &tokens[..=at]));
+                        prop_assert_eq!((under, &held[..]), (salt, &tokens[..=at]));
                     }
                 }
                 let owned: HashSet<u32> =

@@ -50,9 +50,9 @@ pub enum ReturnHiddenStates {
 /// Size limits with which a model is loaded. They determine how much memory it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// Tokens of one sequence: prompt and generated tokens together. More than the model was trained
-    /// for is an error, except for the default, [`ModelLimits::DEFAULT_LENGTH`]: a model with a
-    /// shorter context keeps to its own.
+    /// Tokens of one sequence: prompt and generated tokens together; 0: [`ModelLimits::DEFAULT_LENGTH`], or
+    /// the context that the model was trained for if that is shorter. More than the model supports is an
+    /// error. A loaded model has resolved it, and a model of your own sets it.
     pub max_length: u64,
     /// Sequences that run at the same time.
     pub max_batch: u64,
@@ -104,7 +104,7 @@ pub struct ModelLimits {
 impl Default for ModelLimits {
     fn default() -> ModelLimits {
         ModelLimits {
-            max_length: ModelLimits::DEFAULT_LENGTH,
+            max_length: 0,
             max_batch: 1,
             max_prefill: 32,
             max_step_tokens: 512,
@@ -113,7 +113,7 @@ impl Default for ModelLimits {
             page_size: 32,
             pages: 0,
             extra_pages: 0,
-            max_steps: 8,
+            max_steps: 0,
             memory: 0,
             prefix_caching: false,
             state_snapshots: 0,
@@ -140,8 +140,18 @@ const MAX_PAGES: u64 = 1 << 22;
 const MAX_PAGE_TABLE: u64 = 1 << 26;
 
 impl ModelLimits {
-    /// The default of [`Self::max_length`].
+    /// The length of a context that [`Self::max_length`] does not set, unless the model's is shorter.
     pub const DEFAULT_LENGTH: u64 = 2048;
+
+    /// Returns the limits with the default context of a model that was trained for sequences of `trained` tokens, if
+    /// they set none.
+    pub(crate) fn with_length(self, trained: u64) -> ModelLimits {
+        let max_length = match self.max_length {
+            0 => ModelLimits::DEFAULT_LENGTH.min(trained),
+            given => given,
+        };
+        ModelLimits { max_length, ..self }
+    }
 
     /// Returns the limits for a model that was trained for sequences of `trained` tokens and can be loaded for `max`.
     ///
@@ -149,12 +159,11 @@ impl ModelLimits {
     ///
     /// If a longer sequence is asked for.
     pub(crate) fn within_context(self, trained: u64, max: u64) -> Result<ModelLimits, ConfigError> {
-        let max_length = match self.max_length {
-            ModelLimits::DEFAULT_LENGTH => self.max_length.min(trained),
-            max_length if max_length > max => return Err(ConfigError::TooLong { max_length, max }),
-            max_length => max_length,
-        };
-        Ok(ModelLimits { max_length, ..self })
+        let limits = self.with_length(trained);
+        match limits.max_length {
+            max_length if max_length > max => Err(ConfigError::TooLong { max_length, max }),
+            _ => Ok(limits),
+        }
     }
 
     /// Returns the limits with as many decode steps per submission as suit a device, if they set none.
@@ -314,7 +323,12 @@ mod tests {
             let limits = limits.within_context(1024, 4096);
             limits.map(|limits| limits.max_length).ok()
         };
-        assert_eq!(within(ModelLimits::DEFAULT_LENGTH), Some(1024));
+        assert_eq!(within(0), Some(1024));
+        // Also if a longer one is asked for that is as long as the default.
+        assert_eq!(
+            within(ModelLimits::DEFAULT_LENGTH),
+            Some(ModelLimits::DEFAULT_LENGTH)
+        );
         assert_eq!(within(4096), Some(4096));
         assert_eq!(within(4097), None);
     }

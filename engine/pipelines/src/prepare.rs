@@ -35,6 +35,7 @@ pub fn facts(
     precision: Precision,
 ) -> BTreeMap<String, String> {
     let spec = &files.model_spec.spec;
+    let limits = &limits.with_length(spec.max_positions);
     let positions = table_rows(limits.max_length.min(spec.longest_context()));
     // 0 means that there are no rings. Their length is known only when the model runs.
     let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);

@@ -23,8 +23,8 @@ pub(crate) struct Runner {
 /// A batch whose steps were all submitted, and whose sampled tokens are on their way from the device.
 pub(crate) struct SubmittedBatch {
     pub(crate) batch: Batch,
-    /// When the device began with it.
-    pub(crate) since: Instant,
+    /// When the device began with it, if that is known.
+    pub(crate) since: Option<Instant>,
     /// The inputs of the batch's last step, until the batch that continues from its tokens takes them.
     pub(crate) last_inputs: Option<ModelInputs>,
     sampled: SampledTokens,
@@ -161,7 +161,7 @@ impl Runner {
         };
         Ok(SubmittedBatch {
             batch,
-            since,
+            since: Some(since),
             last_inputs: Some(inputs),
             sampled,
         })

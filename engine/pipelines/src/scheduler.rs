@@ -13,6 +13,7 @@
 //! they go through the model with the sequence's next token, as a prompt does.
 
 mod accept;
+mod part;
 mod prompts;
 mod queue;
 
@@ -160,7 +161,7 @@ impl Scheduler {
 
     /// Returns a new cache salt. Sequences with different salts share no pages.
     pub fn new_cache_salt(&mut self) -> u64 {
-        self.pool.number()
+        self.pool.next_salt()
     }
 
     /// Returns the number of pages of the cache that no sequence owns.
@@ -200,15 +201,15 @@ impl Scheduler {
 
     /// Schedules the next batch; it is empty when no request can run.
     ///
-    /// Waiting requests are admitted while there are free slots and pages, those of the client that was served least
-    /// first. If a sequence needs a page
-    /// and none is free, it preempts the youngest sequence, which releases its pages and later starts
-    /// over with the tokens it has.
+    /// Running sequences get the pages that they need before waiting requests are admitted. If a sequence needs a page
+    /// and none is free, it preempts the youngest sequence, which releases its pages and later starts over with the
+    /// tokens it has. Then waiting requests are admitted while there are free slots and pages, those of the client that
+    /// was served least first.
     pub fn schedule(&mut self) -> Batch {
         self.pool.begin_batch();
         self.share_prefixes();
-        self.admit();
         self.make_room();
+        self.admit();
         let mut budget = self.limits.max_step_tokens as usize;
         let mut prompt_budget = self.pace.prompt_tokens();
         if self.limits.max_prompt_tokens > 0 {
@@ -322,7 +323,7 @@ impl Scheduler {
             // Pages for its current tokens and the next sampled one.
             let positions = (next.tokens.len() + 1).min(self.max_length()) as u64;
             let mut table = match next.adapter {
-                Some(adapter) => BlockTable::beginning(adapter.number),
+                Some(adapter) => BlockTable::with_salt(adapter.cache_salt),
                 None => BlockTable::default(),
             };
             // A prompt whose log-probabilities are requested is computed in full, because cached
@@ -484,8 +485,6 @@ impl Scheduler {
         self.waiting.end(&ended);
     }
 }
-
-mod part;
 
 #[cfg(test)]
 mod fairness;

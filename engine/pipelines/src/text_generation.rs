@@ -46,6 +46,9 @@ pub struct TextGenerator {
     /// The requests of the batch whose submission has begun and not ended. If the future that submits it is
     /// dropped, nobody knows how far the device came.
     submitting: Vec<RequestId>,
+    /// Whether the device may still work on a batch that was dropped. The next one waits for it, so that its duration
+    /// does not tell the pace.
+    abandoned: bool,
     text: TextProcessor,
     /// The texts of requests from [`Self::add_request`].
     streams: HashMap<RequestId, Stream>,
@@ -105,6 +108,7 @@ impl TextGenerator {
             runner,
             submitted: VecDeque::new(),
             submitting: Vec::new(),
+            abandoned: false,
             text,
             streams: HashMap::new(),
             pace: Pace::new(splits_prompts),
@@ -221,8 +225,10 @@ impl TextGenerator {
     pub async fn step(&mut self) -> Result<StepEvents, StepError> {
         self.scheduler.set_pace(self.pace);
         // A batch whose requests have all ended needs no waiting for: what follows runs after it on the device.
+        let before = self.submitted.len();
         self.submitted
             .retain(|submitted| self.scheduler.runs_any(&submitted.batch));
+        self.abandoned |= self.submitted.len() < before || !self.submitting.is_empty();
         if self.submitted.is_empty() {
             self.scheduler
                 .start_over(&std::mem::take(&mut self.submitting));
@@ -235,7 +241,12 @@ impl TextGenerator {
             let scheduler = &mut self.scheduler;
             let mask = |id, words: &mut [u32]| scheduler.mask(id, words);
             match self.runner.submit(batch, mask).await {
-                Ok(submitted) => self.submitted.push_back(submitted),
+                Ok(mut submitted) => {
+                    if std::mem::take(&mut self.abandoned) {
+                        submitted.since = None;
+                    }
+                    self.submitted.push_back(submitted);
+                }
                 Err(source) => return Err(self.fail(&requests, source)),
             }
             self.submitting.clear();
@@ -250,11 +261,13 @@ impl TextGenerator {
         };
         if let Some(next) = self.submitted.front_mut() {
             // The device begins with it now.
-            next.since = Instant::now();
+            next.since = Some(Instant::now());
         }
         match outputs {
             Ok(outputs) => {
-                self.pace.observe(&batch, since.elapsed().as_secs_f64());
+                if let Some(since) = since {
+                    self.pace.observe(&batch, since.elapsed().as_secs_f64());
+                }
                 Ok(self.scheduler.accept(&batch, outputs))
             }
             Err(source) => Err(self.fail(&batch.requests(), source)),

@@ -243,7 +243,10 @@ impl PipelineModel for TooFewLogits {
 fn logits_of_another_shape_than_the_batch_needs_are_refused() {
     let session = InferenceSession::new(Device::host(1).unwrap());
     let text = TextProcessor::without_tokenizer("too few logits", []);
-    let model = TooFewLogits(ModelLimits::default());
+    let model = TooFewLogits(ModelLimits {
+        max_length: 8,
+        ..ModelLimits::default()
+    });
     let model = Model::from_pipeline_model(&session, model, text).unwrap();
     let error = model.generate_tokens([1]).complete().unwrap_err();
     let shapes = "logits of shape [0, 4], but the batch needs [1, 4]";

@@ -295,6 +295,27 @@ fn auto_is_the_host_if_memory_is_short() {
     assert!(!remedies(Auto).contains(&on_host) && !remedies(Host).contains(&on_host));
 }
 
+/// Where there is no memory for shared prefixes, layers with a window keep less.
+#[test]
+fn estimates_give_up_prefixes_as_loading_does() {
+    let files = gemma3n();
+    let short = |prefix_caching, memory| ModelLimits {
+        prefix_caching,
+        memory,
+        ..limits(Auto)
+    };
+    let estimate = |prefix_caching, memory| {
+        let limits = short(prefix_caching, memory);
+        DecoderModel::estimate_memory(&Capabilities::HOST, &files, limits).unwrap()
+    };
+    let [alone, shared] = [false, true].map(|shares| estimate(shares, 0));
+    assert!(alone.total() < shared.total());
+    let memory = shared.total() - 1;
+    assert_eq!(estimate(true, memory), alone);
+    let generator = load(TestDevice::Host, &files, short(true, memory));
+    assert!(!generator.limits().prefix_caching);
+}
+
 #[test]
 fn the_facade_notes_where_the_embeddings_are() {
     let folder = tempfile::tempdir().unwrap();

@@ -387,14 +387,10 @@ fn context_beyond_the_trained_one_is_refused_by_library_and_program_alike() {
     };
     let error = load(1 << 20).unwrap_err().to_string();
     assert!(error.contains("`max_length` is 1048576, but"), "{error}");
+    let error = load(ModelLimits::DEFAULT_LENGTH).unwrap_err().to_string();
+    assert!(error.contains("`max_length` is 2048, but"), "{error}");
     // The default is reduced.
-    assert_eq!(
-        load(ModelLimits::DEFAULT_LENGTH)
-            .unwrap()
-            .limits()
-            .max_length,
-        512
-    );
+    assert_eq!(load(0).unwrap().limits().max_length, 512);
     let builder = Model::builder(bundled::folder().join("wisp-tiny.gguf").to_str().unwrap());
     let error = builder
         .context_length(1 << 20)
@@ -425,6 +421,13 @@ fn logits_during_a_generation_say_so() {
     generator.next_events_blocking().unwrap();
     let error = generator
         .logits_blocking(&[1; 5], None, |_| {})
+        .unwrap_err();
+    assert!(matches!(error, PipelineError::Busy), "{error:?}");
+    let no_time = Duration::ZERO;
+    let error = generator
+        .tune_blocking(&session, no_time, &|| no_time, &|_| {
+            ControlFlow::Continue(())
+        })
         .unwrap_err();
     assert!(matches!(error, PipelineError::Busy), "{error:?}");
     assert!(generator.cancel(id));

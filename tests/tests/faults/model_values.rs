@@ -104,9 +104,8 @@ fn load(limits: ModelLimits) -> Result<TextGenerator, PipelineError> {
 
 #[test]
 fn limit_of_zero_is_named() {
-    let zero: [(&str, Set); 4] = [
+    let zero: [(&str, Set); 3] = [
         ("page_size", |limits| limits.page_size = 0),
-        ("max_length", |limits| limits.max_length = 0),
         ("max_batch", |limits| limits.max_batch = 0),
         ("max_step_tokens", |limits| limits.max_step_tokens = 0),
     ];

@@ -21,10 +21,7 @@ impl PipelineConfig {
         spec: &DecoderSpec,
         target: &Capabilities,
     ) -> Result<ModelLimits, ConfigError> {
-        let (max_length, max) = (self.max_length.max(1), spec.longest_context().max(1));
-        if max_length > max {
-            return Err(ConfigError::TooLong { max_length, max });
-        }
+        let max_length = self.max_length.max(1);
         let (max_batch, page_size) = match self.cache_strategy {
             CacheStrategy::Naive => (1, max_length),
             // Prefix caching shares pages, so it needs pages smaller than the context.
@@ -60,7 +57,8 @@ impl PipelineConfig {
             max_lora_rank: self.max_lora_rank,
             cache_format: cache_format.into(),
             ..ModelLimits::default()
-        };
+        }
+        .within_context(spec.max_positions, spec.longest_context().max(1))?;
         if let (Some(tokens), true) = (self.cache_tokens, limits.is_paged()) {
             let (one, all) = (limits.pages_per_sequence(), limits.total_pages());
             let page_size = u64::from(limits.page_size.max(1));

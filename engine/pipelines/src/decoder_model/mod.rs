@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
-use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
+use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress, SessionError};
 use wisp_types::{Api, BoxFuture, Capabilities};
 
 use crate::{
@@ -67,7 +67,9 @@ impl CheckpointModel for DecoderModel {
     ) -> Result<DecoderModel, PipelineError> {
         let spec = files.model_spec.decoder()?.clone();
         let limits = limits.for_device(session.device().info());
-        let (placed, rings) = plan(session, files, &spec, limits)?;
+        let target = &session.device().info().capabilities;
+        let compile = |graph: &Graph| session.compile(graph);
+        let (placed, rings) = plan(target, files, &spec, limits, compile)?;
         let Placed {
             compiled,
             weights,
@@ -103,16 +105,12 @@ impl CheckpointModel for DecoderModel {
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
         let spec = files.model_spec.decoder()?;
-        let limits = fit::fit(target, spec, limits)?;
-        let rings = WindowRings::of(spec, &limits);
         let compile = |graph: &Graph| InferenceSession::compile_for(graph, target);
-        let needs =
-            |compiled: &CompiledModel, limits| footprint(compiled, target, spec, limits, rings);
-        let placed = layer_embeddings::place(files, spec, limits, compile, needs)?;
-        match fit::fit_memory(spec, placed.limits, rings, placed.needs) {
-            Ok(limits) => needs(&placed.compiled, limits),
+        match plan(target, files, spec, limits, compile) {
+            Ok((placed, rings)) => footprint(&placed.compiled, target, spec, placed.limits, rings),
             // The caller learns how much the model needs, although it cannot be loaded.
-            Err(_) => Ok(placed.needs),
+            Err(PipelineError::DoesNotFit { needs, .. }) => Ok(needs),
+            Err(error) => Err(error),
         }
     }
 
@@ -125,20 +123,23 @@ impl CheckpointModel for DecoderModel {
     }
 }
 
-/// Compiles a decoder for a device, with limits that it keeps. Where prefixes are to be shared, layers with a window keep
-/// whole texts; if there is no memory for that, no prefixes are shared.
+/// Compiles a decoder for a device with the capabilities `target`, with limits that it keeps. Where prefixes are to be
+/// shared, layers with a window keep whole texts; if there is no memory for that, no prefixes are shared.
 fn plan<'f>(
-    session: &InferenceSession,
+    target: &Capabilities,
     files: &'f ModelFiles,
     spec: &DecoderSpec,
     limits: ModelLimits,
+    compile: impl Fn(&Graph) -> Result<CompiledModel, SessionError>,
 ) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
+    let limits = limits.with_length(spec.max_positions);
+    let plan_as_asked = |limits| plan_as_asked(target, files, spec, limits, &compile);
     let alone = ModelLimits {
         prefix_caching: false,
         ..limits
     };
     if !limits.prefix_caching || WindowRings::of(spec, &alone).is_none() {
-        return plan_as_asked(session, files, spec, limits);
+        return plan_as_asked(limits);
     }
     let is_free = limits.layer_embeddings == LayerEmbeddingsPlacement::Auto;
     let may_move = is_free && spec.layer_embeddings.is_some();
@@ -153,27 +154,25 @@ fn plan<'f>(
         let memory = limits.memory;
         memory == 0 || placed.needs.total() <= memory
     };
-    match plan_as_asked(session, files, spec, shared) {
+    match plan_as_asked(shared) {
         // Prefixes are given up before embeddings by layer go to the host, where each step waits for them.
         Ok((placed, _)) if may_move && !is_whole(&placed) => {}
         Err(PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. }) => {}
         planned => return planned,
     }
-    plan_as_asked(session, files, spec, alone)
+    plan_as_asked(alone)
 }
 
 fn plan_as_asked<'f>(
-    session: &InferenceSession,
+    target: &Capabilities,
     files: &'f ModelFiles,
     spec: &DecoderSpec,
     limits: ModelLimits,
+    compile: impl Fn(&Graph) -> Result<CompiledModel, SessionError>,
 ) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
-    let capabilities = &session.device().info().capabilities;
-    let limits = fit::fit(capabilities, spec, limits)?;
+    let limits = fit::fit(target, spec, limits)?;
     let rings = WindowRings::of(spec, &limits);
-    let compile = |graph: &Graph| session.compile(graph);
-    let needs =
-        |compiled: &CompiledModel, limits| footprint(compiled, capabilities, spec, limits, rings);
+    let needs = |compiled: &CompiledModel, limits| footprint(compiled, target, spec, limits, rings);
     let placed = layer_embeddings::place(files, spec, limits, compile, needs)?;
     let limits = fit::fit_memory(spec, placed.limits, rings, placed.needs)?;
     Ok((Placed { limits, ..placed }, rings))
@@ -226,7 +225,7 @@ impl PipelineModel for DecoderModel {
         let loras = self.loras.as_mut().ok_or(LoraError::Disabled)?;
         let adapter = Adapter {
             slot: loras.place(name, in_use)?,
-            number: cache_salt,
+            cache_salt,
         };
         loras.load(&self.decoder, name, files, adapter)?;
         Ok(adapter)

@@ -6,7 +6,7 @@
 pub struct Adapter {
     /// The slot of the device's buffers that holds its weights.
     pub(crate) slot: u32,
-    /// The start of the prefix hashes of its sequences, which no other adapter has had: KV pages
-    /// depend on the adapter.
-    pub(crate) number: u64,
+    /// Keeps its sequences from sharing pages of the KV cache with others, because keys and values depend
+    /// on the adapter. No other adapter has had it.
+    pub(crate) cache_salt: u64,
 }

@@ -3,6 +3,7 @@
 use super::{PrefillProgress, SampledToken, Scheduler, StepEvents};
 use crate::{
     batch::{Batch, BatchSequence, SequenceOutput},
+    log_probabilities::TokenScore,
     request::{FinishReason, RequestId, Sequence},
     sampler::NO_TOKEN,
 };
@@ -67,17 +68,11 @@ impl Scheduler {
         for token in tokens {
             let sequence = &mut self.running[at];
             report_forced(sequence, events);
-            let prompt_scores = std::mem::take(&mut sequence.prompt_scores);
             let finish = self.append(at, token);
             let sequence = &mut self.running[at];
-            events.tokens.push(SampledToken {
-                id: sequence.id,
-                token,
-                score: scores.next(),
-                prompt_scores,
-                cached_tokens: sequence.prefix_hit.unwrap_or_default(),
-                finish,
-            });
+            events
+                .tokens
+                .push(sequence.event(token, scores.next(), finish));
             if finish.is_some() {
                 return true;
             }
@@ -141,14 +136,8 @@ impl Scheduler {
         sequence.tokens.extend(forced);
         report_forced(sequence, events);
         if is_complete {
-            events.tokens.push(SampledToken {
-                id: sequence.id,
-                token: NO_TOKEN,
-                score: None,
-                prompt_scores: Vec::new(),
-                cached_tokens: sequence.prefix_hit.unwrap_or_default(),
-                finish: Some(FinishReason::Stop),
-            });
+            let end = sequence.event(NO_TOKEN, None, Some(FinishReason::Stop));
+            events.tokens.push(end);
         }
         is_complete
     }
@@ -184,14 +173,27 @@ impl Scheduler {
 fn report_forced(sequence: &mut Sequence, events: &mut StepEvents) {
     let unreported = std::mem::take(&mut sequence.unreported);
     let first = sequence.tokens.len() - unreported;
-    for token in &sequence.tokens[first..] {
-        events.tokens.push(SampledToken {
-            id: sequence.id,
-            token: *token,
-            score: None,
-            prompt_scores: std::mem::take(&mut sequence.prompt_scores),
-            cached_tokens: sequence.prefix_hit.unwrap_or_default(),
-            finish: None,
-        });
+    for at in first..sequence.tokens.len() {
+        let token = sequence.tokens[at];
+        events.tokens.push(sequence.event(token, None, None));
+    }
+}
+
+impl Sequence {
+    /// Returns the event of a token, with the log-probabilities of the prompt that no event has reported yet.
+    fn event(
+        &mut self,
+        token: u32,
+        score: Option<TokenScore>,
+        finish: Option<FinishReason>,
+    ) -> SampledToken {
+        SampledToken {
+            id: self.id,
+            token,
+            score,
+            prompt_scores: std::mem::take(&mut self.prompt_scores),
+            cached_tokens: self.prefix_hit.unwrap_or_default(),
+            finish,
+        }
     }
 }

@@ -79,7 +79,7 @@ impl World {
         let mut scheduler = Scheduler::new(limits);
         let adapters = [0, 1].map(|slot| Adapter {
             slot,
-            number: scheduler.new_cache_salt(),
+            cache_salt: scheduler.new_cache_salt(),
         });
         World {
             scheduler,
@@ -102,7 +102,9 @@ impl World {
             Act::NonFinite(part, step) => self.step(true, Some((part, step)))?,
             // An adapter that a request uses keeps its slot.
             Act::Reload(slot) if self.scheduler.uses_adapter(slot as u32) => {}
-            Act::Reload(slot) => self.adapters[slot].number = self.scheduler.new_cache_salt(),
+            Act::Reload(slot) => {
+                self.adapters[slot].cache_salt = self.scheduler.new_cache_salt();
+            }
             Act::Forget => self.scheduler.forget_prefixes(),
             Act::Pace(tokens, steps) => self.scheduler.set_pace(Pace::of(tokens, steps)),
         }

@@ -17,8 +17,8 @@ pub(super) fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
 
 /// The adapter and the tokens that the keys and values of a position are computed from.
 fn origin(adapter: Option<Adapter>, tokens: &[u32]) -> Vec<u32> {
-    let number = adapter.map_or(0, |adapter| adapter.number as u32 + 1);
-    [&[number], tokens].concat()
+    let salt = adapter.map_or(0, |adapter| adapter.cache_salt as u32 + 1);
+    [&[salt], tokens].concat()
 }
 
 /// A mock of the KV cache: each position holds its [`origin`].

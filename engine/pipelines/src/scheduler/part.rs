@@ -47,7 +47,10 @@ impl Sequence {
         let begins = logit_rows > 0 && !self.in_sampler;
         self.in_sampler |= begins;
         let history = || TokenHistory {
-            tokens: self.tokens.clone(),
+            tokens: match self.sampling.penalises() {
+                true => self.tokens.clone(),
+                false => Vec::new(),
+            },
             prompt_tokens: self.prompt_tokens,
         };
         BatchSequence {

@@ -150,8 +150,8 @@ impl History {
             cancelled: HashMap::new(),
         };
         let mut adapter = |slot| {
-            let number = history.scheduler.new_cache_salt();
-            Some(Adapter { slot, number })
+            let cache_salt = history.scheduler.new_cache_salt();
+            Some(Adapter { slot, cache_salt })
         };
         // None, two adapters, and a third that replaces the second in its slot.
         let adapters = [None, adapter(0), adapter(1), adapter(1)];
@@ -385,6 +385,27 @@ fn non_finite_logits_end_only_their_own_sequence() {
     );
     let batch = scheduler.schedule();
     assert_eq!((batch.sequences.len(), batch.sequences[0].id), (1, ids[1]));
+}
+
+/// Were it admitted first, it would be preempted in the same step.
+#[test]
+fn a_running_request_takes_the_last_page_before_a_waiting_one() {
+    let mut scheduler = Scheduler::new(limits(2, 16, 2));
+    let first = scheduler.add(request(vec![1; 7], 4)).unwrap();
+    for _ in 0..2 {
+        let batch = scheduler.schedule();
+        accept(&mut scheduler, &batch);
+    }
+    // The first request has filled its page with eight tokens, and needs another one for the ninth.
+    assert_eq!(scheduler.free_pages(), 1);
+    let second = scheduler.add(request(vec![2; 4], 1)).unwrap();
+    for _ in 0..2 {
+        let batch = scheduler.schedule();
+        assert_eq!(batch.requests(), [first]);
+        accept(&mut scheduler, &batch);
+    }
+    assert_eq!(scheduler.schedule().requests(), [second]);
+    assert_eq!(scheduler.preemptions(), 0);
 }
 
 /// Two sequences of three pages each share five pages: both finish, and the younger starts over once.

@@ -32,7 +32,7 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// [`PipelineError::Batch`] if a request is running, and if the device fails.
+    /// [`PipelineError::Busy`] if a request is running, and if the device fails.
     pub async fn tune(
         &mut self,
         session: &InferenceSession,
@@ -41,7 +41,7 @@ impl TextGenerator {
         progress: OnTuning<'_>,
     ) -> Result<TuneReport, PipelineError> {
         if !self.is_idle() {
-            return Err(PipelineError::Batch);
+            return Err(PipelineError::Busy);
         }
         let mut tuner = Tuner::new(session, limit, now, progress);
         let limits = *self.limits();
