@@ -154,7 +154,7 @@ impl Error {
     /// use wisp_engine::{Error, Remedy};
     ///
     /// let error = Error::ContextFull { have: 5000, max: 4096 };
-    /// assert_eq!(error.remedies()[0], Remedy::ShortenPrompt { max_tokens: 4095 });
+    /// assert_eq!(error.remedies()[0], Remedy::ShortenPrompt { max_tokens: 4096 });
     /// ```
     pub fn remedies(&self) -> Vec<Remedy> {
         match self {

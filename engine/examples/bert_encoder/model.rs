@@ -17,7 +17,7 @@ pub struct Config {
     pub heads: u64,
     /// Width inside the feed-forward.
     pub feed_forward: u64,
-    /// Tokens that there are.
+    /// Tokens in the vocabulary.
     pub vocabulary: u64,
     /// The longest text.
     pub positions: u64,

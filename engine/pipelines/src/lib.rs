@@ -14,9 +14,8 @@
 //! | [`chat`], [`chat_template`], [`grammar`], [`reasoning`], [`tokenizer`], [`tools`] | of [`wisp_text`] |
 //!
 //! A [`TextGenerator`] owns a scheduler, a model and a sampler. Each step the scheduler makes a batch, the
-//! model executes it, and the sampler draws the tokens on the device; see [`text_generation`] for an
-//! example. Applications use the `Model` of the crate `wisp-engine`, which runs a generator on a thread of
-//! its own.
+//! model executes it, and the sampler draws the tokens on the device. Applications use the `Model` of the
+//! crate `wisp-engine`, which runs a generator on a thread of its own.
 
 pub use wisp_text::{chat, chat_template, grammar, reasoning, tokenizer, tools};
 

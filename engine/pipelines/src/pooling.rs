@@ -12,7 +12,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// The embedding of one text from its hidden states, `[tokens, width]`, of which there are some.
+    /// Returns the embedding of a text from its hidden states, `[tokens, width]`, at least one.
     pub fn apply(self, hidden: &[f32], width: usize) -> Vec<f32> {
         let rows = hidden.chunks_exact(width.max(1));
         match self {

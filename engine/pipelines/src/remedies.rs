@@ -67,10 +67,9 @@ fn of_architecture(error: &ArchitectureError) -> Vec<Remedy> {
 
 fn of_request(error: &RequestError) -> Vec<Remedy> {
     match error {
-        // One token of the context is for the answer.
         RequestError::TooLong { max_length, .. } => vec![
             Remedy::ShortenPrompt {
-                max_tokens: max_length.saturating_sub(1),
+                max_tokens: *max_length,
             },
             Remedy::Increase {
                 field: "max_length",

@@ -138,7 +138,8 @@ pub enum RequestError {
     /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens")]
     Empty,
-    /// Occurs when the prompt leaves no room in the context for a generated token.
+    /// Occurs when the prompt is longer than the context. One that fills it gets a single token, which needs no place
+    /// in the cache.
     #[error(
         "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise `max_length`"
     )]
