@@ -6,7 +6,6 @@ use wisp_device::DeviceError;
 use wisp_pipelines::{
     EncodeError, FinishReason, PipelineError, Remedy, RequestError, grammar::GrammarError,
 };
-use wisp_session::SessionError;
 
 /// The errors of models. Common cases are variants to match on; [`Error::Failed`] holds all others
 /// with their source.
@@ -185,6 +184,18 @@ impl Error {
 
     /// Converts an error that several requests of one failed step share.
     pub(crate) fn shared(error: Arc<PipelineError>) -> Error {
+        match error.device_error() {
+            Some(DeviceError::OutOfMemory { .. } | DeviceError::BufferTooLarge { .. }) => {
+                return Error::OutOfMemory(error);
+            }
+            Some(DeviceError::Lost { device, message }) => {
+                return Error::DeviceLost {
+                    device: device.clone(),
+                    message: message.clone(),
+                };
+            }
+            _ => {}
+        }
         match &*error {
             PipelineError::Request(RequestError::Empty) => Error::EmptyPrompt,
             PipelineError::Request(RequestError::TooLong { tokens, max_length }) => {
@@ -214,16 +225,6 @@ impl Error {
             PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. } => {
                 Error::OutOfMemory(error)
             }
-            PipelineError::Session(SessionError::Device(device)) => match device {
-                DeviceError::OutOfMemory { .. } | DeviceError::BufferTooLarge { .. } => {
-                    Error::OutOfMemory(error)
-                }
-                DeviceError::Lost { device, message } => Error::DeviceLost {
-                    device: device.clone(),
-                    message: message.clone(),
-                },
-                _ => Error::Failed(error),
-            },
             _ => Error::Failed(error),
         }
     }
@@ -232,5 +233,24 @@ impl Error {
 impl<E: Into<PipelineError>> From<E> for Error {
     fn from(error: E) -> Error {
         Error::shared(Arc::new(error.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_pipelines::LoraError;
+    use wisp_session::SessionError;
+
+    use super::*;
+
+    #[test]
+    fn device_that_is_lost_while_an_adapter_is_loaded_is_lost() {
+        let lost = SessionError::from(DeviceError::Lost {
+            device: "a GPU".into(),
+            message: "reset".into(),
+        });
+        let error = Error::from(LoraError::from(lost));
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        assert_eq!(error.remedies(), [Remedy::LoadAgain]);
     }
 }

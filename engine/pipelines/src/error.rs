@@ -1,6 +1,7 @@
 //! The error of loading and running a model, which wraps those of all layers below.
 
 use wisp_compiler::Footprint;
+use wisp_device::DeviceError;
 use wisp_graph::GraphError;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_hub::RepoError;
@@ -193,6 +194,23 @@ pub enum PipelineError {
         /// The request at fault.
         request: RequestId,
     },
+}
+
+impl PipelineError {
+    /// Returns the error of the device that caused this one, if a device did.
+    pub fn device_error(&self) -> Option<&DeviceError> {
+        let session = match self {
+            PipelineError::Session(error) => error,
+            PipelineError::Lora(error) => error.session_error()?,
+            PipelineError::Adapter { source, .. } => source.session_error()?,
+            _ => return None,
+        };
+        match session {
+            SessionError::Device(error) => Some(error),
+            SessionError::InOp { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
 }
 
 impl From<ArchitectureError> for PipelineError {

@@ -3,7 +3,6 @@
 use wisp_device::DeviceError;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_hub::RepoError;
-use wisp_session::SessionError;
 use wisp_weights::SupportedEncoding;
 
 use crate::{
@@ -15,6 +14,9 @@ use crate::{
 impl PipelineError {
     /// Returns what may resolve the error, the most promising first. Empty if Wisp knows nothing that helps.
     pub fn remedies(&self) -> Vec<Remedy> {
+        if let Some(error) = self.device_error() {
+            return of_device(error);
+        }
         match self {
             PipelineError::DoesNotFit { remedies, .. }
             | PipelineError::CacheTooLarge { remedies, .. } => remedies.clone(),
@@ -31,7 +33,6 @@ impl PipelineError {
             }
             PipelineError::Lora(error) => of_lora(error),
             PipelineError::Adapter { source, .. } => of_lora(source),
-            PipelineError::Session(SessionError::Device(error)) => of_device(error),
             #[cfg(not(target_arch = "wasm32"))]
             PipelineError::Repository(error) => of_repository(error),
             #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
@@ -141,6 +142,8 @@ fn of_repository(error: &RepoError) -> Vec<Remedy> {
 
 #[cfg(test)]
 mod tests {
+    use wisp_session::SessionError;
+
     use super::*;
 
     #[test]
@@ -155,6 +158,36 @@ mod tests {
         };
         assert_eq!(remedies("q6_k"), [set("quantization_encoding", "q6_k")]);
         assert_eq!(remedies("in an unknown encoding"), []);
+    }
+
+    #[test]
+    fn lost_device_has_a_remedy_whatever_was_being_loaded() {
+        let lost = || {
+            SessionError::from(DeviceError::Lost {
+                device: "a GPU".into(),
+                message: "reset".into(),
+            })
+        };
+        let in_op = SessionError::InOp {
+            op: "matmul".into(),
+            kernel: "matmul.f32",
+            source: Box::new(DeviceError::Lost {
+                device: "a GPU".into(),
+                message: "reset".into(),
+            }),
+        };
+        let errors: [PipelineError; 4] = [
+            lost().into(),
+            in_op.into(),
+            LoraError::from(lost()).into(),
+            PipelineError::Adapter {
+                name: "poet".into(),
+                source: Box::new(lost().into()),
+            },
+        ];
+        for error in errors {
+            assert_eq!(error.remedies(), [Remedy::LoadAgain], "{error}");
+        }
     }
 
     #[test]

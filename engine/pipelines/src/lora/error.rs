@@ -139,6 +139,14 @@ fn list(names: &[String]) -> String {
 }
 
 impl LoraError {
+    /// Returns the session's error that caused this one, if there is one.
+    pub(crate) fn session_error(&self) -> Option<&SessionError> {
+        match self {
+            LoraError::Session(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns MAX's status for the error.
     pub fn status(&self) -> LoraStatus {
         match self {
