@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{PipelineError, Request, RequestId, TextGenerator};
+use super::{
+    FinishReason, PipelineError, Request, RequestError, RequestId, SampledToken, TextGenerator,
+};
 
 /// Tokens per second over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -51,12 +53,15 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Refuses a workload that is longer than a model's limits.
+    /// Refuses a workload without a prompt, and one that is longer than a model's limits.
     fn check(&self, generator: &TextGenerator) -> Result<(), PipelineError> {
+        if self.prompt_tokens == 0 {
+            return Err(RequestError::Empty.into());
+        }
         let tokens = u64::from(self.prompt_tokens).saturating_add(self.new_tokens.into());
         let max_length = generator.limits().max_length;
-        if self.prompt_tokens == 0 || tokens > max_length {
-            let error = crate::RequestError::TooLong {
+        if tokens > max_length {
+            let error = RequestError::TooLong {
                 tokens: usize::try_from(tokens).unwrap_or(usize::MAX),
                 max_length: usize::try_from(max_length).unwrap_or(usize::MAX),
             };
@@ -90,7 +95,13 @@ async fn run(
     let start = now();
     let mut first = None;
     while !running.generator.is_idle() {
-        if !running.generator.step().await?.tokens.is_empty() {
+        let tokens = running.generator.step().await?.tokens;
+        let is_broken = |token: &SampledToken| token.finish == Some(FinishReason::NonFinite);
+        if tokens.iter().any(is_broken) {
+            let request = Some(id);
+            return Err(PipelineError::NotFinite { request });
+        }
+        if !tokens.is_empty() {
             first.get_or_insert_with(|| (now() - start).as_secs_f64());
         }
     }
@@ -172,7 +183,8 @@ pub fn speeds_blocking<const N: usize>(
 ///
 /// # Errors
 ///
-/// If the workload is longer than the model's limits, or the device fails.
+/// If the workload has no prompt or is longer than the model's limits, the model computes no finite logits, or the device
+/// fails.
 pub async fn speed(
     generator: &mut TextGenerator,
     workload: Workload,

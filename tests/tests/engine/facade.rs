@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, mpsc},
     task::{Context, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use wisp_engine::{
@@ -414,6 +414,17 @@ fn prompts_of_a_benchmark_are_computed_whole() {
         })
     });
     assert_eq!(work.unwrap(), 0.0);
+    let empty = model.exclusive_blocking(|generator| {
+        Box::pin(async move {
+            let workload = Workload {
+                prompt_tokens: 0,
+                new_tokens: 1,
+                runs: 1,
+            };
+            Ok(speed(generator, workload, &Duration::default).await?)
+        })
+    });
+    assert!(matches!(empty, Err(Error::EmptyPrompt)), "{empty:?}");
 }
 
 #[test]

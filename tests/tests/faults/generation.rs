@@ -11,6 +11,7 @@ use wisp_engine::{
     pipelines::{
         EncodeError, GenerateOptions, ModelFiles, ModelInputs, ModelLimits, ModelOutputs,
         PipelineError, PipelineModel, RequestError, SamplingParams, TextGenerator, TextProcessor,
+        benchmark::{Workload, speed_blocking},
     },
     session::{InferenceSession, Tensor},
     types::BoxFuture,
@@ -117,6 +118,31 @@ fn nan_in_a_prompt_fails_its_log_probabilities(place: TestDevice) {
             Err(PipelineError::NotFinite { request: None })
         ));
     }
+}
+
+#[test]
+fn benchmark_of_a_model_that_computes_nan_fails() {
+    let files = ModelFiles::from_bytes("damaged.gguf", bundled::damaged()).unwrap();
+    let limits = ModelLimits {
+        max_length: 512,
+        page_size: 32,
+        ..ModelLimits::default()
+    };
+    let session = bundled::session(TestDevice::Host);
+    let mut generator = TextGenerator::load_blocking(&session, &files, limits).unwrap();
+    let start = Instant::now();
+    // A prompt of this length has the damaged token.
+    let workload = Workload {
+        prompt_tokens: 400,
+        new_tokens: 4,
+        runs: 1,
+    };
+    let failed = speed_blocking(&mut generator, workload, &|| start.elapsed());
+    assert!(
+        matches!(failed, Err(PipelineError::NotFinite { request: Some(_) })),
+        "{failed:?}"
+    );
+    assert!(generator.is_idle());
 }
 
 on_every_device!(nan_in_a_text_names_the_text);
