@@ -10,11 +10,7 @@ use wisp_pipelines::PipelineEngine;
 use wisp_pipelines::PipelineError;
 
 #[cfg(not(target_arch = "wasm32"))]
-use crate::{
-    builder::LoadProgress,
-    events::{CancelOnDrop, Canceller},
-    worker::{self, reply},
-};
+use crate::{builder::LoadProgress, worker};
 use crate::{
     builder::ModelBuilder,
     error::Error,
@@ -141,13 +137,11 @@ impl ModelBuilder {
     /// As [`Self::load`].
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn load_async(mut self) -> Result<Model, Error> {
-        self.abandoned = Canceller::new();
-        let _waits = CancelOnDrop(self.abandoned.clone());
-        let (sender, receiver) = futures_channel::oneshot::channel();
-        worker::spawn(async move {
-            let _ = sender.send(self.load());
-        })?;
-        reply(receiver).await
+        let load = |abandoned| {
+            self.abandoned = abandoned;
+            async move { self.load() }
+        };
+        worker::run_on_thread(load).await
     }
 
     /// Returns the bytes of device memory that the model would take. Downloads the model if necessary,

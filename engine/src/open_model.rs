@@ -15,16 +15,13 @@ use wisp_pipelines::{
 use wisp_session::{InferenceSession, SessionError, Tuning};
 use wisp_types::DeviceInfo;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::worker;
 use crate::{
     builder::{LoadProgress, ModelBuilder},
     error::Error,
     model::{Model, ModelInfo},
     notes,
-};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::{
-    events::{CancelOnDrop, Canceller},
-    worker::{self, reply},
 };
 
 /// The files of a model.
@@ -195,13 +192,11 @@ impl OpenModel {
         #[cfg(not(target_arch = "wasm32"))]
         {
             let mut model = self;
-            model.builder.abandoned = Canceller::new();
-            let _waits = CancelOnDrop(model.builder.abandoned.clone());
-            let (sender, receiver) = futures_channel::oneshot::channel();
-            worker::spawn(async move {
-                let _ = sender.send(model.load_here().await);
-            })?;
-            reply(receiver).await
+            let load = |abandoned| {
+                model.builder.abandoned = abandoned;
+                model.load_here()
+            };
+            worker::run_on_thread(load).await
         }
         #[cfg(target_arch = "wasm32")]
         self.load_here().await

@@ -23,6 +23,8 @@ use wisp_pipelines::{
 };
 use wisp_types::{BoxFuture, MaybeSend};
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::events::{CancelOnDrop, Canceller};
 use crate::{
     error::Error,
     events::{Event, EventSender, Usage},
@@ -352,6 +354,27 @@ pub(crate) async fn next<T>(receiver: &mut UnboundedReceiver<T>) -> Option<T> {
 /// Waits for a worker's reply.
 pub(crate) async fn reply<T>(receiver: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
     receiver.await.unwrap_or(Err(Error::WorkerEnded))
+}
+
+/// Runs work on a thread of its own and returns its result. If the returned future is dropped, the canceller that `work`
+/// is given is cancelled.
+///
+/// # Errors
+///
+/// If no thread can be started, or the work fails.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) async fn run_on_thread<T, W>(work: impl FnOnce(Canceller) -> W) -> Result<T, Error>
+where
+    T: Send + 'static,
+    W: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let waits = CancelOnDrop::default();
+    let work = work(waits.0.clone());
+    let (sender, receiver) = oneshot::channel();
+    spawn(async move {
+        let _ = sender.send(work.await);
+    })?;
+    reply(receiver).await
 }
 
 /// Runs a future to completion on a thread of its own.

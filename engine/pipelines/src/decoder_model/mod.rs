@@ -2,14 +2,15 @@
 
 mod execute;
 mod fit;
-mod written_inputs;
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
-use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress, SessionError};
+use wisp_session::{
+    CompiledModel, InferenceSession, InitOptions, Model, OnProgress, SessionError, Tensor,
+};
 use wisp_types::{Api, BoxFuture, Capabilities};
 
 use crate::{
@@ -20,7 +21,6 @@ use crate::{
     sampler,
     window_rings::WindowRings,
 };
-use written_inputs::WrittenInputs;
 
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
@@ -39,6 +39,16 @@ pub struct DecoderModel {
     config: Option<Value>,
     /// The encoding of the weights.
     encoding: Option<SupportedEncoding>,
+}
+
+/// Inputs that seldom change from step to step, as they stand on the device: equal ones are not
+/// written again. (Tokens and positions are not among them: the sampler writes over those.)
+#[derive(Debug, Default)]
+struct WrittenInputs {
+    logit_rows: Option<Tensor>,
+    spans: Option<Tensor>,
+    page_table: Option<Tensor>,
+    adapters: Option<Tensor>,
 }
 
 impl DecoderModel {
