@@ -13,7 +13,7 @@ use web_time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestTimings {
-    /// From the start of the request to the first step that computed something of it.
+    /// From the start of the request to the beginning of the first step that computed something of it.
     pub queued: Option<Duration>,
     /// From the start of the request to its first token.
     pub first_token: Option<Duration>,
@@ -33,11 +33,12 @@ impl RequestTimings {
         measured.then(|| self.decoded_tokens as f64 / self.decode.as_secs_f64())
     }
 
-    /// Returns the tokens per second of a prompt of `tokens` tokens, including the first sampled one;
-    /// `None` before the first token.
+    /// Returns the tokens per second of a prompt of `tokens` tokens, including the first sampled one,
+    /// from the first step that computed something of it; `None` before the first token.
     pub fn prefill_tokens_per_second(&self, tokens: usize) -> Option<f64> {
-        let seconds = self.first_token.filter(|time| !time.is_zero())?;
-        Some(tokens as f64 / seconds.as_secs_f64())
+        let waited = self.queued.unwrap_or_default();
+        let time = self.first_token?.saturating_sub(waited);
+        (!time.is_zero()).then(|| tokens as f64 / time.as_secs_f64())
     }
 
     /// Adds a step that gave the request `tokens` tokens, `elapsed` after its start.
@@ -124,5 +125,15 @@ mod tests {
         assert_eq!(timings.first_token, Some(Duration::from_millis(30)));
         assert_eq!(timings.decode, Duration::from_millis(20));
         assert_eq!((timings.decoded_tokens, timings.decode_submissions), (4, 1));
+    }
+
+    #[test]
+    fn prefill_rate_is_without_the_time_in_the_queue() {
+        let timings = RequestTimings {
+            queued: Some(Duration::from_millis(500)),
+            first_token: Some(Duration::from_millis(900)),
+            ..RequestTimings::default()
+        };
+        assert_eq!(timings.prefill_tokens_per_second(8), Some(20.0));
     }
 }
