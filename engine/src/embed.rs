@@ -43,7 +43,7 @@ impl OpenModel {
 }
 
 /// The settings of embeddings, from [`Model::embedder`]. By default the model's files determine the
-/// pooling, and embeddings are scaled to length 1.
+/// pooling and whether embeddings are scaled to length 1, as they are if the files do not say it.
 #[derive(Clone, Debug)]
 #[must_use = "embeddings are computed by `embed`"]
 pub struct Embedder {
@@ -75,7 +75,7 @@ impl Embedder {
 
     /// Sets whether embeddings are scaled to length 1.
     pub fn normalize(mut self, normalize: bool) -> Embedder {
-        self.options.normalize = normalize;
+        self.options.normalize = Some(normalize);
         self
     }
 

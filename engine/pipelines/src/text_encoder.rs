@@ -35,7 +35,7 @@ pub use rerank::{Relevance, RerankOptions};
 pub use tokens::{EncoderTokenizer, TokenizedText};
 
 /// How embeddings are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodeOptions {
     /// How the tokens' hidden states are combined into one vector. `None` uses the method that the
     /// model's files specify, or else the mean, but the last token's where attention is causal.
@@ -44,23 +44,13 @@ pub struct EncodeOptions {
     /// trained for (Matryoshka representation learning). `None`, or one that is not smaller than
     /// [`TextEncoder::embedding_width`], keeps all.
     pub dimensions: Option<usize>,
-    /// Whether embeddings are scaled to length 1.
-    pub normalize: bool,
+    /// Whether embeddings are scaled to length 1. `None` does as the model's files say, and scales them if
+    /// these say nothing.
+    pub normalize: Option<bool>,
     /// Whether [`TextEncoder::encode`] cuts the end of texts that are longer than the model's files
     /// (as in sentence-transformers) or the limits with which it was loaded allow;
     /// [`Embeddings::cut`] has the number of tokens cut. By default such a text is an error.
     pub truncate: bool,
-}
-
-impl Default for EncodeOptions {
-    fn default() -> EncodeOptions {
-        EncodeOptions {
-            pooling: None,
-            dimensions: None,
-            normalize: true,
-            truncate: false,
-        }
-    }
 }
 
 /// Embeddings of texts.
@@ -245,13 +235,15 @@ impl TextEncoder {
         pooling: Pooling,
         options: EncodeOptions,
     ) -> Vec<Vec<f32>> {
+        let settings = self.tokenizer.settings();
+        let normalizes = options.normalize.or(settings.normalizes).unwrap_or(true);
         let embedding = |hidden: Vec<f32>| {
             let mut embedding = pooling.apply(&hidden, self.width());
-            for layer in &self.tokenizer.settings().dense {
+            for layer in &settings.dense {
                 embedding = layer.apply(&embedding);
             }
             embedding.truncate(options.dimensions.unwrap_or(usize::MAX));
-            if options.normalize {
+            if normalizes {
                 normalize(&mut embedding);
             }
             embedding

@@ -29,7 +29,10 @@ pub struct Encode {
     /// [default: the pooling in the model's files, otherwise mean, or last for a decoder]
     #[arg(long, value_enum)]
     pooling: Option<PoolingChoice>,
-    /// Do not scale embeddings to length 1
+    /// Scale embeddings to length 1, also where the model's files list modules without a normalization
+    #[arg(long, conflicts_with = "no_normalize")]
+    normalize: bool,
+    /// Do not scale embeddings to length 1 [default: as the model's files say, otherwise they are scaled]
     #[arg(long)]
     no_normalize: bool,
     /// Print one JSON object
@@ -99,14 +102,11 @@ impl Encode {
             Some(PoolingChoice::Last) => Some(Pooling::Last),
             None => None,
         };
-        let normalize = !self.no_normalize;
-        if normalize && files.sentence_transformer.normalizes == Some(false) {
-            message!(
-                "note: the model's files say that embeddings are not normalized; use --no-normalize for that"
-            );
-        }
         let model = open.for_texts(texts.iter().map(Vec::len)).load()?;
-        let mut embedder = model.embedder().normalize(normalize);
+        let mut embedder = model.embedder();
+        if self.normalize || self.no_normalize {
+            embedder = embedder.normalize(self.normalize);
+        }
         if let Some(pooling) = pooling {
             embedder = embedder.pooling(pooling);
         }

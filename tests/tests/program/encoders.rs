@@ -357,6 +357,14 @@ fn files_of_sentence_transformers_set_pooling_and_length() {
     let got = embeddings(folder.path(), &text);
     assert_rows_close("cls, cut", &got, &[expected(&states[0], false, true)]);
 
+    // Without a module that normalizes, embeddings have any length.
+    modules(folder.path(), &["Transformer", "Pooling"]);
+    for (flags, normalize) in [(&[][..], false), (&["--normalize"], true)] {
+        let got = embeddings(folder.path(), &[&text[..], flags].concat());
+        let expected = [expected(&states[0], false, normalize)];
+        assert_rows_close(&format!("{flags:?}"), &got, &expected);
+    }
+
     modules(folder.path(), &["Transformer", "Pooling", "Dense"]);
     let line = encode(folder.path(), TestDevice::Host, &text);
     assert_eq!(line.status, Some(1));

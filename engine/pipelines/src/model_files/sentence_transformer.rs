@@ -21,7 +21,7 @@ pub struct SentenceTransformer {
     pub dense: Vec<Dense>,
     /// A step of the computation that is not supported, in words.
     pub unsupported: Option<String>,
-    /// Whether embeddings are scaled to length 1.
+    /// Whether embeddings are scaled to length 1. `None` if there is no list of modules.
     pub normalizes: Option<bool>,
     /// The length, in tokens with special ones, to which texts are cut. `None` if none are cut.
     pub max_length: Option<u64>,
