@@ -192,9 +192,9 @@ pub use schemars;
 pub use serde_json;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
-    Embeddings, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling, Relevance, Remedy,
-    SamplingParams, SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message,
-    grammar, tools,
+    Embeddings, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling,
+    Relevance, Remedy, SamplingDefaults, SamplingParams, SupportedEncoding, TokenScore,
+    Utilization, chat, chat_template::Message, grammar, tools,
 };
 pub use wisp_session::Precision;
 

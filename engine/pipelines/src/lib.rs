@@ -77,7 +77,7 @@ pub use kv_cache::PrefixHits;
 pub use limits::{ModelLimits, ReturnHiddenStates, ReturnLogits};
 pub use log_probabilities::{LogProbabilities, TokenScore};
 pub use lora::{Adapter, AdapterFiles, LoraError, LoraManager, LoraStatus};
-pub use model_files::{ModelFiles, ModelFilesError};
+pub use model_files::{ModelFiles, ModelFilesError, SamplingDefaults};
 pub use pipeline_model::{
     CheckpointModel, ModelInputs, ModelOutputs, NextTokens, PipelineModel, SamplingBuffers,
 };

@@ -1,4 +1,4 @@
-//! The text side of a model: tokenizer, chat template and stop tokens.
+//! The text side of a model: tokenizer, chat template, stop tokens and recommended sampling.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use wisp_text::{
     tokenizer::{Detokenizer, Tokenizer},
 };
 
-use super::{ModelFiles, PipelineError};
+use super::{ModelFiles, PipelineError, SamplingDefaults};
 
 /// The tokenizer of a model with its chat template and the tokens that end a text. A generator owns
 /// one, so that no text is tokenised with another model's vocabulary.
@@ -22,6 +22,7 @@ pub struct TextProcessor {
     /// The tokenizer, or why there is none.
     tokenizer: Result<Tokenizer, String>,
     stop_tokens: BTreeSet<u32>,
+    sampling_defaults: SamplingDefaults,
     /// Compiles constraints for the tokenizer; made when the first one is compiled.
     grammars: Arc<OnceLock<Result<GrammarCompiler, GrammarError>>>,
 }
@@ -39,6 +40,7 @@ impl TextProcessor {
             name: name.into(),
             stop_tokens: own.into_iter().chain(stop_tokens).collect(),
             tokenizer: Ok(tokenizer),
+            sampling_defaults: SamplingDefaults::default(),
             grammars: Arc::default(),
         }
     }
@@ -61,6 +63,7 @@ impl TextProcessor {
             name: name.into(),
             tokenizer: Err(problem.into()),
             stop_tokens: stop_tokens.into_iter().collect(),
+            sampling_defaults: SamplingDefaults::default(),
             grammars: Arc::default(),
         }
     }
@@ -72,7 +75,17 @@ impl TextProcessor {
             name: files.name.clone(),
             tokenizer: tokenizer.cloned().map_err(ToString::to_string),
             stop_tokens: files.stop_tokens.clone(),
+            sampling_defaults: files.sampling_defaults,
             grammars: Arc::default(),
+        }
+    }
+
+    /// Sets how tokens are sampled where a request does not say it. Without this call the model recommends nothing.
+    #[must_use]
+    pub fn with_sampling_defaults(self, sampling_defaults: SamplingDefaults) -> TextProcessor {
+        TextProcessor {
+            sampling_defaults,
+            ..self
         }
     }
 
@@ -97,6 +110,12 @@ impl TextProcessor {
     /// Returns the tokens that end a text.
     pub fn stop_tokens(&self) -> &BTreeSet<u32> {
         &self.stop_tokens
+    }
+
+    /// Returns how tokens are sampled where a request does not say it, as the model's files recommend. Requests of this
+    /// library are greedy unless they take these values over.
+    pub fn sampling_defaults(&self) -> &SamplingDefaults {
+        &self.sampling_defaults
     }
 
     /// Compiles a constraint for the model's tokens. This takes time, the first call a fraction of a second more, so

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::{
     destination::{self, Contents, Inputs},
+    sampling::GenerationConfig,
     serve::{BATCH_STDIN, BatchFiles, ModelArg, Models, run_batch},
     settings::{DEVICE, LIMITS, LORA, MODEL, SERVER, Settings},
 };
@@ -34,6 +35,9 @@ pub struct Batch {
     /// A model, as in wisp serve; may be given several times [default: the model inside the program]
     #[arg(long, short, value_name = "[NAME=]MODEL")]
     model: Vec<ModelArg>,
+    /// How tokens are sampled where a request does not say it, as in wisp serve
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]
+    generation_config: GenerationConfig,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | SERVER }>,
 }
@@ -58,7 +62,12 @@ impl Batch {
         }
         run_batch(&files, || {
             // All requests are queued at some time.
-            Models::load(&self.model, &self.settings, usize::MAX)
+            Models::load(
+                &self.model,
+                &self.settings,
+                usize::MAX,
+                self.generation_config,
+            )
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     error_line, interrupt,
     open::load,
     output::{self, message, print_generated},
-    sampling::SamplingArgs,
+    sampling::{GenerationConfig, SamplingArgs},
     settings::{CHAT, DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
 
@@ -41,6 +41,9 @@ pub struct Chat {
     control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
+    /// How tokens are sampled where no flag says it: as the model's files recommend, or with the program's defaults
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]
+    generation_config: GenerationConfig,
     #[command(flatten)]
     adapter: AdapterArgs,
     #[command(flatten)]
@@ -78,8 +81,11 @@ impl Line<'_> {
 impl Chat {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let sampling = self.sampling.params(&settings.config)?;
+        let mut sampling = self.sampling.params(&settings)?;
         let open = settings.open()?;
+        let recommended = self.generation_config.defaults(open.text());
+        self.sampling
+            .complete(&mut sampling, &settings, recommended)?;
         // A model that cannot chat is refused before it is loaded.
         let question = [Message::new("user", "")];
         open.text()

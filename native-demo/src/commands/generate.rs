@@ -24,7 +24,7 @@ use crate::{
     logprobs::{Echoed, Logprobs},
     open::{load, tokenizer},
     output::{message, print, print_generated, print_json, print_line},
-    sampling::SamplingArgs,
+    sampling::{GenerationConfig, SamplingArgs},
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
     values::whole,
 };
@@ -50,6 +50,9 @@ pub struct Generate {
     control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
+    /// How tokens are sampled where no flag says it: as the model's files recommend, or with the program's defaults
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::None)]
+    generation_config: GenerationConfig,
     #[command(flatten)]
     constraint: ConstraintArgs,
     #[command(flatten)]
@@ -171,14 +174,16 @@ impl Generate {
     pub fn run(self) -> Result<()> {
         let mut settings = self.settings.resolve()?;
         settings.config.enable_echo |= self.echo;
-        let settings = settings;
         let echo = settings.config.enable_echo;
-        let mut sampling = self.sampling.params(&settings.config)?;
+        let mut sampling = self.sampling.params(&settings)?;
         sampling.log_probs = self.logprobs;
         sampling.prompt_log_probs = echo;
         let max_new_tokens = settings.config.new_tokens();
-        let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let open = settings.open()?;
+        let recommended = self.generation_config.defaults(open.text());
+        self.sampling
+            .complete(&mut sampling, &settings, recommended)?;
+        let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let limit = LengthLimit::new(&open, max_new_tokens);
         let mut constraint = self.constraint.read()?;
         let text = self.text()?;
@@ -204,15 +209,9 @@ impl Generate {
         };
         let generated = self.write(&model, &shown, &source, options)?;
         print_profile(&model)?;
-        let mut timings = timings(prompt, &generated);
-        timings.load_seconds = load_seconds;
-        timings.start = model.session().start_times();
+        let mut timings = timings(&model, load_seconds, prompt, &generated);
         if settings.config.enable_prefix_caching {
-            let hits = model.exclusive(|generator| {
-                let hits = generator.prefix_hits();
-                Box::pin(async move { Ok(hits) })
-            });
-            timings.prefix_cache_hit_rate = Some(pollster::block_on(hits)?.rate());
+            timings.prefix_cache_hit_rate = Some(prefix_cache_hit_rate(&model)?);
         }
         let completion = &generated.completion;
         if self.json {
@@ -224,13 +223,12 @@ impl Generate {
             let logprobs = self
                 .logprobs
                 .map(|_| Logprobs::new(tokenizer, echoed, completion, 0));
-            let text = shown + &completion.text;
             return print_json(&Report {
                 model: settings.name(),
                 device: settings.device_of(&model),
                 prompt_tokens: prompt,
                 tokens: &completion.tokens,
-                text: &text,
+                text: &(shown + &completion.text),
                 reasoning: &completion.reasoning,
                 tool_calls: self.tools.calls(completion),
                 finish_reason: completion.finish_reason,
@@ -376,11 +374,20 @@ impl Timings {
     }
 }
 
-fn timings(prompt: &[u32], generated: &Generated) -> Timings {
+/// Returns the fraction of prompt tokens that the model found in its prefix cache.
+fn prefix_cache_hit_rate(model: &Model) -> Result<f64> {
+    let hits = model.exclusive(|generator| {
+        let hits = generator.prefix_hits();
+        Box::pin(async move { Ok(hits) })
+    });
+    Ok(pollster::block_on(hits)?.rate())
+}
+
+fn timings(model: &Model, load_seconds: f64, prompt: &[u32], generated: &Generated) -> Timings {
     let timings = &generated.timings;
     Timings {
-        start: StartTimes::default(),
-        load_seconds: 0.0,
+        start: model.session().start_times(),
+        load_seconds,
         first_token_seconds: timings.first_token.map(|time| time.as_secs_f64()),
         decode_seconds: timings.decode.as_secs_f64(),
         prefill_tokens_per_second: timings.prefill_tokens_per_second(prompt.len()),

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use crate::{
+    sampling::GenerationConfig,
     serve::{ModelArg, Models, Options, Origin, serve},
     settings::{DEVICE, LIMITS, LORA, MODEL, SERVER, Settings},
     values::whole,
@@ -51,6 +52,9 @@ pub struct Serve {
     /// The texts of a model that may wait for others to end; further requests are answered with status 429
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = whole(0, u32::MAX))]
     max_queue: u32,
+    /// How tokens are sampled where a request does not say it: as the model's files recommend, or with OpenAI's defaults
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]
+    generation_config: GenerationConfig,
     /// The seconds that running requests have to end after Ctrl-C or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(0, 86400))]
     shutdown_timeout: u32,
@@ -102,7 +106,12 @@ impl Serve {
             otlp_endpoint: self.otlp_endpoint,
         };
         serve(options, || {
-            Models::load(&self.model, &self.settings, max_queue)
+            Models::load(
+                &self.model,
+                &self.settings,
+                max_queue,
+                self.generation_config,
+            )
         })
     }
 }

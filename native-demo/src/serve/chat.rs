@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::Value;
 use wisp_engine::{
-    Error, Model,
+    Error, Model, SamplingDefaults,
     chat::{ChatPrompt, ChatRequest},
     pipelines::log_probabilities::MAX_TOP,
     tools::ToolChoice,
@@ -38,7 +38,7 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let (fields, served) = server.read(body, unsupported::CHAT).await?;
     let request = chat_request::of(&fields)?;
-    let mut params = params(&fields)?;
+    let mut params = params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
     structured::apply(&fields, &served.model, &mut params).await?;
     let has_tools = request.tools().is_some();
@@ -69,8 +69,11 @@ pub async fn answer(
 }
 
 /// Reads the parameters of generation.
-pub(super) fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
-    let mut params = GenerationParams::of(fields)?;
+pub(super) fn params(
+    fields: &Fields,
+    defaults: &SamplingDefaults,
+) -> Result<GenerationParams, ApiError> {
+    let mut params = GenerationParams::of(fields, defaults)?;
     let names = ["max_completion_tokens", "max_tokens", "n_predict"];
     params.options.max_new_tokens = max_tokens(fields, &names, None)?;
     let (wants, top) = (

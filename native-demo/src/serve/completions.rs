@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
-use wisp_engine::{Completion, FinishReason, Model, pipelines::log_probabilities::MAX_TOP};
+use wisp_engine::{
+    Completion, FinishReason, Model, SamplingDefaults, pipelines::log_probabilities::MAX_TOP,
+};
 
 use super::{
     blocking::run_blocking,
@@ -37,7 +39,7 @@ pub async fn answer(
     let prompts = Prompt::all_of(&fields, "prompt")?;
     let echo = fields.get_or("echo", false)?;
     let add_special = fields.get_or("add_special_tokens", true)?;
-    let mut params = params(&fields, echo)?;
+    let mut params = params(&fields, &served.sampling_defaults, echo)?;
     params.set_caller(&caller);
     structured::apply(&fields, &served.model, &mut params).await?;
     let model = served.model.clone();
@@ -92,8 +94,12 @@ pub async fn answer(
 }
 
 /// Reads the parameters of generation.
-pub(super) fn params(fields: &Fields, echo: bool) -> Result<GenerationParams, ApiError> {
-    let mut params = GenerationParams::of(fields)?;
+pub(super) fn params(
+    fields: &Fields,
+    defaults: &SamplingDefaults,
+    echo: bool,
+) -> Result<GenerationParams, ApiError> {
+    let mut params = GenerationParams::of(fields, defaults)?;
     let names = ["max_tokens", "n_predict"];
     params.options.max_new_tokens = max_tokens(fields, &names, Some(DEFAULT_TOKENS))?;
     let top = fields.get::<u32>("logprobs")?;

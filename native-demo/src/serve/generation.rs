@@ -386,7 +386,7 @@ mod tests {
     use std::sync::mpsc;
 
     use wisp_engine::{
-        ModelBuilder,
+        ModelBuilder, SamplingDefaults,
         pipelines::{ModelFiles, PipelineConfig},
     };
 
@@ -408,6 +408,7 @@ mod tests {
             base: "tiny".into(),
             model: opened.load().unwrap(),
             adapter: None,
+            sampling_defaults: SamplingDefaults::default(),
             health: Arc::default(),
             admission: Admission::new(1, 1),
         })
@@ -417,7 +418,8 @@ mod tests {
     fn a_stream_in_the_queue_begins_without_an_event() {
         let (server, served) = (Arc::new(Server::new(Options::default())), served());
         let body = br#"{"temperature": 0, "ignore_eos": true}"#;
-        let params = GenerationParams::of(&Fields::parse(body).unwrap()).unwrap();
+        let fields = Fields::parse(body).unwrap();
+        let params = GenerationParams::of(&fields, &SamplingDefaults::default()).unwrap();
         let queue = |max_tokens: Option<usize>| {
             let mut params = params.clone();
             params.options.max_new_tokens = max_tokens;

@@ -9,11 +9,12 @@ use std::{
 
 use anyhow::{Result, bail};
 use axum::http::StatusCode;
-use wisp_engine::{Error, KvCacheFormat, Model};
+use wisp_engine::{Error, KvCacheFormat, Model, SamplingDefaults};
 
 use super::{admission::Admission, error::ApiError, health::Health};
 use crate::{
     output::message,
+    sampling::GenerationConfig,
     settings::{Resolved, Settings},
 };
 
@@ -69,6 +70,8 @@ pub struct ServedModel {
     pub base: String,
     /// The name of the adapter.
     pub adapter: Option<String>,
+    /// How its tokens are sampled where a client does not say it.
+    pub sampling_defaults: SamplingDefaults,
     /// Whether the model still works, which those with its adapters share.
     pub health: Arc<Health>,
     /// The bound on its texts, which those with its adapters share.
@@ -83,6 +86,7 @@ impl ServedModel {
             model: self.model.clone(),
             base: self.base.clone(),
             adapter: Some(name.into()),
+            sampling_defaults: self.sampling_defaults,
             health: self.health.clone(),
             admission: self.admission.clone(),
         }
@@ -111,12 +115,14 @@ impl Models {
         args: &[ModelArg],
         settings: &Settings<GROUPS>,
         max_queue: usize,
+        generation_config: GenerationConfig,
     ) -> Result<Models> {
         let mut all = Vec::new();
         // The first of several models leaves memory for the next one.
         let loading = Loading {
             fills_memory: args.len() <= 1,
             max_queue,
+            generation_config,
         };
         if args.is_empty() {
             load(None, &settings.resolve()?, loading, &mut all)?;
@@ -219,6 +225,8 @@ struct Loading {
     fills_memory: bool,
     /// The texts of a model that may wait.
     max_queue: usize,
+    /// Whether the sampling that their files recommend applies.
+    generation_config: GenerationConfig,
 }
 
 /// Loads a model and adds it, and then an entry for each of its adapters.
@@ -250,6 +258,7 @@ fn load(
         base: id.clone(),
         id,
         admission: Admission::new(parallel, loading.max_queue),
+        sampling_defaults: loading.generation_config.defaults(model.text()),
         model,
         adapter: None,
         health: Arc::default(),

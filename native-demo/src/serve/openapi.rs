@@ -48,6 +48,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use serde_json::Value;
+    use wisp_engine::SamplingDefaults;
 
     use super::{
         super::{
@@ -88,14 +89,14 @@ mod tests {
         let body = fields(&format!("{{{hello}}}"));
         check("ChatRequest", unsupported::CHAT, &|| {
             chat_request::of(&body).unwrap();
-            chat::params(&body).unwrap();
+            chat::params(&body, &SamplingDefaults::default()).unwrap();
             structured::constraint(&body).unwrap();
         });
         check("TemplateRequest", unsupported::TEMPLATE, &|| {
             chat_request::of(&body).unwrap();
         });
         check("CompletionRequest", unsupported::COMPLETIONS, &|| {
-            completions::params(&body, false).unwrap();
+            completions::params(&body, &SamplingDefaults::default(), false).unwrap();
             structured::constraint(&body).unwrap();
         });
         let body = fields(&format!("{{{hello}, \"max_tokens\": 1}}"));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use wisp_engine::{SamplingParams, grammar::Constraint, pipelines::GenerateOptions};
+use wisp_engine::{
+    SamplingDefaults, SamplingParams, grammar::Constraint, pipelines::GenerateOptions,
+};
 
 use super::{
     client::Caller,
@@ -92,12 +94,13 @@ impl StreamOptions {
 }
 
 impl GenerationParams {
-    /// Reads the parameters that chats and completions have in common.
+    /// Reads the parameters that chats and completions have in common. Sampling that the client does not set is the
+    /// model's, or else OpenAI's.
     ///
     /// # Errors
     ///
     /// If one has the wrong type, or a value that the server refuses.
-    pub fn of(fields: &Fields) -> Result<GenerationParams, ApiError> {
+    pub fn of(fields: &Fields, defaults: &SamplingDefaults) -> Result<GenerationParams, ApiError> {
         let stream = fields.get_or("stream", false)?;
         let stream_options: Option<StreamOptions> = fields.get("stream_options")?;
         if stream_options.is_some() && !stream {
@@ -110,7 +113,7 @@ impl GenerationParams {
             return Err(ApiError::parameter("n", message));
         }
         let options = GenerateOptions {
-            sampling: sampling(fields)?,
+            sampling: sampling(fields, defaults)?,
             stop: stops(fields, "stop")?,
             ignore_eos: fields.get_or("ignore_eos", false)?,
             stop_tokens: stop_tokens(fields)?,
@@ -154,10 +157,13 @@ fn seed(fields: &Fields) -> Result<Option<u32>, ApiError> {
     Ok(seed.filter(|seed| *seed != -1).map(in_32_bits))
 }
 
-fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
+fn sampling(fields: &Fields, model: &SamplingDefaults) -> Result<SamplingParams, ApiError> {
     let default = SamplingParams::default();
+    let number = |name: &str, recommended: Option<f32>, default: f32| {
+        Ok::<f32, ApiError>(fields.get(name)?.or(recommended).unwrap_or(default))
+    };
     // OpenAI's default. 0 is greedy.
-    let temperature = fields.get_or("temperature", 1.0)?;
+    let temperature = number("temperature", model.temperature, 1.0)?;
     let seed = match seed(fields)? {
         Some(seed) => seed,
         None if temperature > 0.0 => getrandom::u32().map_err(|error| {
@@ -167,18 +173,21 @@ fn sampling(fields: &Fields) -> Result<SamplingParams, ApiError> {
         None => 0,
     };
     // Other servers write -1 for all tokens.
-    let top_k = match fields.get_or::<i64>("top_k", 0)? {
-        -1 => 0,
-        k => u32::try_from(k).map_err(|_| {
+    let top_k = match fields.get::<i64>("top_k")? {
+        None => model.top_k.unwrap_or(default.top_k),
+        Some(-1) => 0,
+        Some(k) => u32::try_from(k).map_err(|_| {
             ApiError::parameter("top_k", format!("top_k is {k}, but must be 0 or more"))
         })?,
     };
     Ok(SamplingParams {
         temperature,
         top_k,
-        top_p: fields.get_or("top_p", default.top_p)?,
-        min_p: fields.get_or("min_p", default.min_p)?,
-        repetition_penalty: repetition_penalty(fields)?.unwrap_or(default.repetition_penalty),
+        top_p: number("top_p", model.top_p, default.top_p)?,
+        min_p: number("min_p", model.min_p, default.min_p)?,
+        repetition_penalty: repetition_penalty(fields)?
+            .or(model.repetition_penalty)
+            .unwrap_or(default.repetition_penalty),
         presence_penalty: fields.get_or("presence_penalty", default.presence_penalty)?,
         frequency_penalty: fields.get_or("frequency_penalty", default.frequency_penalty)?,
         logit_bias: logit_bias(fields)?,
@@ -289,7 +298,41 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Result<GenerationParams, ApiError> {
-        GenerationParams::of(&Fields::parse(body.as_bytes()).unwrap())
+        let fields = Fields::parse(body.as_bytes()).unwrap();
+        GenerationParams::of(&fields, &SamplingDefaults::default())
+    }
+
+    #[test]
+    fn sampling_that_the_client_does_not_set_is_the_models() {
+        let model = SamplingDefaults {
+            temperature: Some(0.5),
+            top_k: Some(20),
+            top_p: Some(0.75),
+            min_p: Some(0.25),
+            repetition_penalty: Some(1.5),
+        };
+        let read = |body: &str| {
+            let fields = Fields::parse(body.as_bytes()).unwrap();
+            GenerationParams::of(&fields, &model)
+                .unwrap()
+                .options
+                .sampling
+        };
+        let own = read(r#"{"temperature": null, "seed": 1}"#);
+        let expected = SamplingParams {
+            temperature: 0.5,
+            top_k: 20,
+            top_p: 0.75,
+            min_p: 0.25,
+            repetition_penalty: 1.5,
+            seed: 1,
+            ..SamplingParams::default()
+        };
+        assert_eq!(own, expected);
+        let set = read(
+            r#"{"temperature": 0, "top_k": -1, "top_p": 1, "min_p": 0, "repetition_penalty": 1}"#,
+        );
+        assert_eq!(set, SamplingParams::default());
     }
 
     #[test]

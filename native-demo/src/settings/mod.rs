@@ -94,6 +94,8 @@ pub struct Resolved {
     pub config: PipelineConfig,
     /// Whether any source sets the context length.
     pub length_is_set: bool,
+    /// Whether any source sets the number of most likely tokens that sampling keeps.
+    pub top_k_is_set: bool,
 }
 
 fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
@@ -200,6 +202,7 @@ impl<const GROUPS: u8> Settings<GROUPS> {
         Ok(Resolved {
             config: PipelineConfig::from_layers(&layers)?,
             length_is_set: layers.iter().any(|layer| layer.has("max_length")),
+            top_k_is_set: layers.iter().any(|layer| layer.has("top_k")),
         })
     }
 }

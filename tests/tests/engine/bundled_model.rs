@@ -7,13 +7,15 @@ use std::{
 
 use serde::Deserialize;
 use wisp_engine::{
+    SamplingDefaults,
     pipelines::{
         ModelFiles,
         chat_template::{ChatTemplate, Message},
     },
-    weights::Encoding,
+    weights::{Encoding, gguf::Value},
 };
 use wisp_tests::{
+    bundled,
     dequantize::dequantize,
     on_every_device, on_every_device_and_class,
     program::{TestDevice, assert_close, assert_rows_close, generate, ids, logits, run},
@@ -263,3 +265,26 @@ on_every_device_and_class!(logits_and_greedy_tokens_match_the_reference);
 
 // One device that poses as a GPU is enough: these take long.
 on_every_device!(by case: every_encoding_matches_its_reference);
+
+#[test]
+fn sampling_that_a_gguf_file_recommends_is_known() {
+    let values = [
+        ("general.sampling.temp", Value::F32(0.5)),
+        ("general.sampling.top_k", Value::I32(20)),
+        ("general.sampling.top_p", Value::F32(0.75)),
+        ("general.sampling.min_p", Value::F32(2.0)),
+        ("general.sampling.penalty_repeat", Value::F32(1.5)),
+    ];
+    let values = values.map(|(key, value)| (key, Some(value)));
+    let files = ModelFiles::from_bytes("tiny", bundled::with_metadata(&values)).unwrap();
+    let expected = SamplingDefaults {
+        temperature: Some(0.5),
+        top_k: Some(20),
+        top_p: Some(0.75),
+        // It is out of range.
+        min_p: None,
+        repetition_penalty: Some(1.5),
+    };
+    assert_eq!(files.sampling_defaults, expected);
+    assert_eq!(model_files().sampling_defaults, SamplingDefaults::default());
+}

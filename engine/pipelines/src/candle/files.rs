@@ -12,7 +12,9 @@ use wisp_weights::Checkpoint;
 use super::error::CandleError;
 use crate::{
     error::PipelineError,
-    model_files::{ModelFilesError, read_config, read_generation_config, stop_tokens},
+    model_files::{
+        ModelFilesError, SamplingDefaults, read_config, read_generation_config, stop_tokens,
+    },
     text_processor::TextProcessor,
 };
 
@@ -30,6 +32,8 @@ pub struct CandleFiles {
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
     pub stop_tokens: BTreeSet<u32>,
+    /// How tokens are sampled where a request does not say it.
+    pub sampling_defaults: SamplingDefaults,
 }
 
 impl CandleFiles {
@@ -67,22 +71,26 @@ impl CandleFiles {
             })?;
         let tokenizer = Tokenizer::from_dir(directory);
         let generation = read_generation_config(directory)?;
-        let stop_tokens = stop_tokens(&tokenizer, &text, generation.as_deref());
+        let generation = generation.as_deref();
+        let stop_tokens = stop_tokens(&tokenizer, &text, generation);
+        let sampling_defaults = generation.map(SamplingDefaults::from_generation_config);
         Ok(CandleFiles {
             name,
             checkpoint,
             config,
             tokenizer,
             stop_tokens,
+            sampling_defaults: sampling_defaults.unwrap_or_default(),
         })
     }
 
     /// Returns the text side of the model.
     pub fn text(&self) -> TextProcessor {
         let stop_tokens = self.stop_tokens.iter().copied();
-        match &self.tokenizer {
+        let text = match &self.tokenizer {
             Ok(tokenizer) => TextProcessor::new(&self.name, tokenizer.clone(), stop_tokens),
             Err(error) => TextProcessor::unusable(&self.name, &error.to_string(), stop_tokens),
-        }
+        };
+        text.with_sampling_defaults(self.sampling_defaults)
     }
 }

@@ -15,7 +15,8 @@ use wisp_weights::{Checkpoint, FileBytes, QuantizationConfig, WeightSource};
 
 use super::{
     chat_prompt::prepare_chat, dense::Dense, error::ModelFilesError, gguf_tokenizer::tokenizer,
-    sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
+    sampling_defaults::SamplingDefaults, sentence_transformer::SentenceTransformer,
+    stop_tokens::stop_tokens,
 };
 use crate::{
     architectures::{GgufMetadata, ModelSpec},
@@ -43,6 +44,8 @@ pub struct ModelFiles {
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
     pub stop_tokens: BTreeSet<u32>,
+    /// How tokens are sampled where a request does not say it.
+    pub sampling_defaults: SamplingDefaults,
     /// How embeddings are computed.
     pub sentence_transformer: SentenceTransformer,
 }
@@ -194,6 +197,7 @@ impl ModelFiles {
             model_spec.spec.embed_texts();
         }
         let stop_tokens = stop_tokens(&tokenizer, config, generation_config);
+        let sampling_defaults = generation_config.map(SamplingDefaults::from_generation_config);
         Ok(ModelFiles {
             name,
             checkpoint,
@@ -202,6 +206,7 @@ impl ModelFiles {
             huggingface_config,
             tokenizer,
             stop_tokens,
+            sampling_defaults: sampling_defaults.unwrap_or_default(),
             sentence_transformer,
         })
     }
@@ -226,6 +231,7 @@ impl ModelFiles {
             Ok(tokenizer) => tokenizer.end_of_generation().clone(),
             Err(_) => BTreeSet::new(),
         };
+        let sampling_defaults = checkpoint.gguf().map(SamplingDefaults::from_gguf);
         Ok(ModelFiles {
             name,
             checkpoint,
@@ -234,6 +240,7 @@ impl ModelFiles {
             huggingface_config: None,
             tokenizer,
             stop_tokens,
+            sampling_defaults: sampling_defaults.unwrap_or_default(),
             sentence_transformer,
         })
     }

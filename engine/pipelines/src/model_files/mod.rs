@@ -24,6 +24,7 @@ mod dense;
 mod error;
 mod files;
 mod gguf_tokenizer;
+mod sampling_defaults;
 mod sentence_transformer;
 mod stop_tokens;
 
@@ -38,6 +39,7 @@ pub use files::ModelFiles;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub(crate) use files::{read_config, read_generation_config};
 pub use gguf_tokenizer::tokenizer;
+pub use sampling_defaults::SamplingDefaults;
 pub use sentence_transformer::SentenceTransformer;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub(crate) use stop_tokens::stop_tokens;

@@ -33,7 +33,7 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let (fields, served) = server.read(body, unsupported::MESSAGES).await?;
     let request = request::chat(&fields)?;
-    let mut params = request::params(&fields)?;
+    let mut params = request::params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
     structured::apply_output_format(&fields, &served.model, &mut params).await?;
     let mut texts = chat::start(&server, &served, request, &params).await?;
@@ -67,6 +67,6 @@ pub async fn count_tokens(
 #[cfg(test)]
 pub fn read(fields: &super::fields::Fields) -> Result<(), ApiError> {
     request::chat(fields)?;
-    request::params(fields)?;
+    request::params(fields, &wisp_engine::SamplingDefaults::default())?;
     structured::output_format(fields).map(drop)
 }

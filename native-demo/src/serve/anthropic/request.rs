@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use wisp_engine::{
-    Message,
+    Message, SamplingDefaults,
     chat::{AnswerStart, ChatRequest, ReasoningEffort},
 };
 
@@ -227,8 +227,8 @@ fn assistant(param: &str, content: &Value) -> Result<Message, ApiError> {
 /// # Errors
 ///
 /// If one is missing, has the wrong type, or a value that the server refuses.
-pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
-    let mut params = GenerationParams::of(&fields.only(OF_ALL_CHATS))?;
+pub fn params(fields: &Fields, defaults: &SamplingDefaults) -> Result<GenerationParams, ApiError> {
+    let mut params = GenerationParams::of(&fields.only(OF_ALL_CHATS), defaults)?;
     let max_tokens: usize = fields.require("max_tokens")?;
     if max_tokens == 0 {
         return Err(ApiError::parameter(
@@ -251,7 +251,7 @@ mod tests {
         let fields = Fields::parse(body.as_bytes()).unwrap();
         let error = chat(&fields)
             .map(drop)
-            .and_then(|()| params(&fields).map(drop));
+            .and_then(|()| params(&fields, &SamplingDefaults::default()).map(drop));
         error.unwrap_err().body()["error"]["param"].clone()
     }
 

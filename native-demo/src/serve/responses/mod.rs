@@ -29,7 +29,7 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let (fields, served) = server.read(body, unsupported::RESPONSES).await?;
     let request = request::chat(&fields)?;
-    let mut params = request::params(&fields)?;
+    let mut params = request::params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
     structured::apply_text_format(&fields, &served.model, &mut params).await?;
     let started = chat::start(&server, &served, request, &params).await;
@@ -51,7 +51,7 @@ pub async fn answer(
 #[cfg(test)]
 pub fn read(fields: &super::fields::Fields) -> Result<(), ApiError> {
     request::chat(fields)?;
-    let params = request::params(fields)?;
+    let params = request::params(fields, &wisp_engine::SamplingDefaults::default())?;
     structured::text_format(fields)?;
     request::echoed(fields, &params).map(drop)
 }

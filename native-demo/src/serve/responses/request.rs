@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wisp_engine::{
-    Message,
+    Message, SamplingDefaults,
     chat::{ChatRequest, ReasoningEffort},
     pipelines::log_probabilities::MAX_TOP,
 };
@@ -180,9 +180,9 @@ fn required(param: &str, name: &str, value: Option<String>) -> Result<String, Ap
 /// # Errors
 ///
 /// If one has the wrong type, or a value that the server refuses.
-pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
+pub fn params(fields: &Fields, defaults: &SamplingDefaults) -> Result<GenerationParams, ApiError> {
     let names = [OF_ALL_CHATS, &["stop"]].concat();
-    let mut params = GenerationParams::of(&fields.only(&names))?;
+    let mut params = GenerationParams::of(&fields.only(&names), defaults)?;
     params.options.max_new_tokens = max_tokens(fields, &["max_output_tokens"], None)?;
     if params.options.max_new_tokens == Some(0) {
         let message = "max_output_tokens must be 1 or more";

@@ -1,5 +1,8 @@
 //! Stop strings, seeds, log-probabilities, penalties and biases.
 
+use wisp_engine::weights::gguf;
+use wisp_tests::bundled;
+
 use super::*;
 
 #[test]
@@ -145,4 +148,26 @@ fn penalties_and_biases_change_the_sampled_tokens() {
         "{once:?}"
     );
     assert_ne!(with(&["--presence-penalty", "-1.5"]), Vec::<u32>::new());
+}
+
+#[test]
+fn sampling_that_the_file_recommends_applies_if_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("warm.gguf");
+    let warm = [("general.sampling.temp", Some(gguf::Value::F32(1.0)))];
+    std::fs::write(&path, bundled::with_metadata(&warm)).unwrap();
+    let path = path.to_str().expect("a path in UTF-8");
+    let with = |more: &[&str]| {
+        let flags = ["Once", "--max-new-tokens", "24", "--model", path];
+        generate(&[&flags[..], more].concat())
+    };
+    let greedy = with(&[]);
+    assert!(greedy.get("seed").is_none());
+    let sampled = with(&["--temperature", "1", "--seed", "7"]);
+    assert_ne!(tokens(&sampled), tokens(&greedy));
+    let recommended = ["--generation-config", "auto"];
+    let auto = with(&[&recommended[..], &["--seed", "7"]].concat());
+    assert_eq!(tokens(&auto), tokens(&sampled));
+    let set = with(&[&recommended[..], &["--temperature", "0"]].concat());
+    assert_eq!(tokens(&set), tokens(&greedy));
 }
