@@ -15,7 +15,7 @@ use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_core::Stream;
 use web_time::Instant;
 use wisp_pipelines::{
-    FinishReason, TokenScore,
+    EndingToken, FinishReason, TokenScore,
     chat::{ChatEvent, ChatFormat, ChatParser},
     tools::{ToolCall, ToolCallDelta},
 };
@@ -26,8 +26,9 @@ use crate::{
 };
 
 /// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
-/// tokens and texts, a stop string, and the end. When the KV cache is full, a request may give up its pages and
-/// compute its tokens again; its prefill progress then comes again, between tokens.
+/// tokens and texts, the token that ends the text (the last text may follow it), a stop string, and the end. When the KV
+/// cache is full, a request may give up its pages and compute its tokens again; its prefill progress then comes again,
+/// between tokens.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -47,6 +48,8 @@ pub enum Event {
         /// The log-probabilities of the token and of the most likely tokens, if requested.
         score: Option<TokenScore>,
     },
+    /// A token ended the text. It was generated, but is not part of the text.
+    Ending(EndingToken),
     /// Text that is final. It may lag behind the tokens while a character or a possible stop string is
     /// incomplete.
     Text(String),
@@ -73,7 +76,7 @@ pub enum Event {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Generated tokens.
+    /// Generated tokens, with the one that ended the text.
     pub completion_tokens: usize,
     /// Generated tokens of the thoughts in a chat.
     pub reasoning_tokens: usize,
@@ -94,6 +97,8 @@ pub struct Completion {
     pub tool_calls: Vec<ToolCall>,
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
+    /// The token that ended the text, if one did.
+    pub ending: Option<EndingToken>,
     /// The tokens' log-probabilities, if requested.
     pub scores: Vec<TokenScore>,
     /// The log-probabilities of the prompt's tokens from the second on, if requested.
@@ -113,6 +118,7 @@ impl Default for Completion {
             reasoning: String::new(),
             tool_calls: Vec::new(),
             tokens: Vec::new(),
+            ending: None,
             scores: Vec::new(),
             prompt_scores: Vec::new(),
             finish_reason: FinishReason::Cancelled,
@@ -132,6 +138,7 @@ impl Completion {
                 self.tokens.push(token);
                 self.scores.extend(score);
             }
+            Event::Ending(ending) => self.ending = Some(ending),
             Event::Text(text) => self.text.push_str(&text),
             Event::StopString(stop) => self.stop_string = Some(stop),
             Event::Reasoning(text) => self.reasoning.push_str(&text),
@@ -141,6 +148,13 @@ impl Completion {
                 self.usage = usage;
             }
         }
+    }
+
+    /// Returns the tokens that have log-probabilities, with these. The token that ended the text is the last.
+    pub fn scored_tokens(&self) -> impl Iterator<Item = (u32, &TokenScore)> {
+        let ending = self.ending.iter();
+        let ending = ending.filter_map(|ending| Some((ending.token, ending.score.as_ref()?)));
+        self.tokens.iter().copied().zip(&self.scores).chain(ending)
     }
 }
 

@@ -192,7 +192,7 @@ pub use schemars;
 pub use serde_json;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
-    Embeddings, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling,
+    Embeddings, EndingToken, FinishReason, KvCacheFormat, LayerEmbeddingsPlacement, Pooling,
     Relevance, Remedy, SamplingDefaults, SamplingParams, SupportedEncoding, TokenScore,
     Utilization, chat, chat_template::Message, grammar, tools,
 };

@@ -280,7 +280,8 @@ impl Worker {
     fn note(&self, texts: &[TextEvent], time: &Range<Instant>) {
         // A step returns the events of a request one after the other.
         for events in texts.chunk_by(|event, next| event.id == next.id) {
-            let tokens = events.iter().filter(|event| event.token.is_some()).count();
+            let has_token = |event: &&TextEvent| event.token.is_some() || event.ending.is_some();
+            let tokens = events.iter().filter(has_token).count();
             let id = events.first().map(|event| event.id);
             if let Some(running) = id.and_then(|id| self.running.get(&id)) {
                 running.events.note_step(time, tokens);
@@ -322,6 +323,10 @@ impl Running {
                 self.events.send_token(token, event.score, event.text);
             }
             None => self.send_text(event.text),
+        }
+        if let Some(ending) = event.ending {
+            self.usage.completion_tokens += 1;
+            self.events.send(Ok(Event::Ending(ending)));
         }
         if let Some(reason) = event.finish {
             self.end(event.stop_string, reason);

@@ -16,7 +16,7 @@ pub struct Echoed<'e> {
     pub text: &'e str,
 }
 
-/// One entry per token. The prompt's tokens come first if it is echoed.
+/// One entry per token. The prompt's tokens come first if it is echoed, and the one that ended the text last.
 #[derive(Serialize)]
 pub struct Logprobs {
     /// The text of each token.
@@ -55,6 +55,12 @@ impl Logprobs {
         offsets.add_generated(tokenizer, &completion.tokens);
         tokens.extend(&completion.tokens);
         scores.extend(known(&completion.scores));
+        // The token that ended the text takes no room in it.
+        if let Some(ending) = &completion.ending {
+            offsets.add(0);
+            tokens.push(ending.token);
+            scores.push(ending.score.clone());
+        }
         let tokens: Vec<String> = tokens
             .iter()
             .map(|token| label(tokenizer, *token))
@@ -147,7 +153,7 @@ pub fn label(tokenizer: Option<&Tokenizer>, token: u32) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use wisp_engine::pipelines::tokenizer::HuggingFaceFiles;
+    use wisp_engine::{EndingToken, pipelines::tokenizer::HuggingFaceFiles};
 
     use super::*;
 
@@ -172,6 +178,26 @@ mod tests {
         let mut completion = Completion::default();
         completion.tokens.extend(tokens);
         completion
+    }
+
+    #[test]
+    fn token_that_ended_the_text_is_the_last_and_takes_no_room() {
+        let tokenizer = tokenizer();
+        let score = |log_probability| TokenScore {
+            log_probability,
+            top: Vec::new(),
+        };
+        let mut ended = completion(&[2, 3]);
+        ended.scores = vec![score(-1.0), score(-2.0)];
+        ended.ending = Some(EndingToken {
+            token: 2,
+            score: Some(score(-3.0)),
+        });
+        let scores = Logprobs::new(Some(&tokenizer), None, &ended, 0);
+        assert_eq!(scores.tokens, ["b", "cd", "b"]);
+        let expected = [-1.0, -2.0, -3.0].map(Some);
+        assert_eq!(scores.token_logprobs, expected);
+        assert_eq!((scores.text_offset, scores.length), (vec![0, 1, 3], 3));
     }
 
     #[test]

@@ -304,7 +304,8 @@ test("completions end after 16 tokens unless they say otherwise, and at tokens t
   });
   assert.equal(whole.token_ids.length, 16);
   assert.equal(whole.finish_reason, "length");
-  assert.deepEqual(stopped.token_ids, whole.token_ids.slice(0, whole.token_ids.indexOf(whole.token_ids[3])));
+  // The token that ends a text is among them, but not part of the text.
+  assert.deepEqual(stopped.token_ids, whole.token_ids.slice(0, whole.token_ids.indexOf(whole.token_ids[3]) + 1));
   assert.equal(stopped.finish_reason, "stop");
 });
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
-    Canceller, Error, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
+    Canceller, EndingToken, Error, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
     device::{Api, Device, DeviceInfo, DeviceSpec},
     pipelines::{
         EncoderTokenizer, ModelFiles,
@@ -135,6 +135,12 @@ impl RequestEvent {
             Event::Token { token, score } => RequestEvent::Token {
                 token,
                 characters: tokenizer.map_or(0, |tokenizer| tokenizer.characters(token)),
+                score: score.map(|score| Score::new(token, score, tokenizer)),
+            },
+            // It is counted and scored as the others, but is not part of the text.
+            Event::Ending(EndingToken { token, score }) => RequestEvent::Token {
+                token,
+                characters: 0,
                 score: score.map(|score| Score::new(token, score, tokenizer)),
             },
             Event::Text(text) => RequestEvent::Text { text },

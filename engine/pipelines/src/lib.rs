@@ -92,7 +92,7 @@ pub use text_encoder::{
     Relevance, RerankOptions, TextEncoder, TokenizedText,
 };
 pub use text_generation::{
-    GenerateOptions, Generation, StepError, TextEvent, TextEvents, TextGenerator,
+    EndingToken, GenerateOptions, Generation, StepError, TextEvent, TextEvents, TextGenerator,
 };
 pub use text_processor::TextProcessor;
 pub use utilization::Utilization;

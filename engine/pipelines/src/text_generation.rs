@@ -24,7 +24,7 @@ use super::{
 };
 
 use generation::Stream;
-pub use generation::{GenerateOptions, Generation, TextEvent, TextEvents};
+pub use generation::{EndingToken, GenerateOptions, Generation, TextEvent, TextEvents};
 pub use step_error::StepError;
 
 /// A model that generates for many requests at once.

@@ -55,6 +55,7 @@ pub async fn answer(
         has_tools,
         is_named,
         call_ids: CallIds::new("call_"),
+        stop_tokens: params.options.stop_tokens.clone(),
         endings: vec![Ending::default(); texts.count()],
     };
     if params.stream {

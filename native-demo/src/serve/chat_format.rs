@@ -9,6 +9,7 @@ use super::{
     generation::{FINGERPRINT, TokenCounts, finish_reason, usage},
     sampling::StreamUsage,
     scores,
+    stop_reason::StopReason,
     stream::Chunks,
 };
 
@@ -34,6 +35,8 @@ pub struct Format {
     pub is_named: bool,
     /// The ids of calls.
     pub call_ids: CallIds,
+    /// The tokens that the client named to end a text.
+    pub stop_tokens: Vec<u32>,
     /// How each text of a stream ends, as far as is known.
     pub endings: Vec<Ending>,
 }
@@ -43,8 +46,8 @@ pub struct Format {
 pub struct Ending {
     /// The arguments of its last call, if it has one.
     arguments: Option<String>,
-    /// Whether a stop string ends it.
-    is_stopped: bool,
+    /// What ends it.
+    stop: StopReason,
 }
 
 impl Ending {
@@ -52,7 +55,8 @@ impl Ending {
     fn has_calls(&self) -> bool {
         let is_whole = |arguments: &str| serde_json::from_str::<IgnoredAny>(arguments).is_ok();
         let arguments = self.arguments.as_deref();
-        arguments.is_some_and(|arguments| !self.is_stopped || is_whole(arguments))
+        let is_cut = matches!(self.stop, StopReason::Text(_));
+        arguments.is_some_and(|arguments| !is_cut || is_whole(arguments))
     }
 }
 
@@ -97,13 +101,14 @@ impl Format {
         let last = completion.tool_calls.last();
         let ending = Ending {
             arguments: last.map(|call| call.arguments.clone()),
-            is_stopped: completion.stop_string.is_some(),
+            stop: StopReason::of(&completion, &self.stop_tokens),
         };
         json!({
             "index": index,
             "message": message,
             "logprobs": self.scores(&completion),
             "finish_reason": self.reason_of(completion.finish_reason, &ending),
+            "stop_reason": ending.stop,
         })
     }
 
@@ -170,12 +175,19 @@ impl Chunks for Format {
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let reason = self.reason_of(reason, &self.endings[text]).into();
-        self.delta(text, json!({}), Value::Null, reason)
+        let ending = &self.endings[text];
+        let reason = self.reason_of(reason, ending).into();
+        let mut chunk = self.delta(text, json!({}), Value::Null, reason);
+        chunk["choices"][0]["stop_reason"] = json!(ending.stop);
+        chunk
     }
 
-    fn stopped_at(&mut self, text: usize, _stop: String) {
-        self.endings[text].is_stopped = true;
+    fn stopped_at(&mut self, text: usize, stop: String) {
+        self.endings[text].stop = StopReason::Text(stop);
+    }
+
+    fn ended_by(&mut self, text: usize, token: u32) {
+        self.endings[text].stop = StopReason::of_token(token, &self.stop_tokens);
     }
 
     fn count(&mut self, counts: TokenCounts) {

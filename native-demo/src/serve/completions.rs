@@ -17,6 +17,7 @@ use super::{
     prompts::Prompt,
     sampling::{GenerationParams, StreamUsage, max_tokens},
     state::{Server, now},
+    stop_reason::StopReason,
     stream::{self, Chunks},
     structured, unsupported,
 };
@@ -77,6 +78,8 @@ pub async fn answer(
         has_scores: params.options.sampling.log_probs.is_some(),
         usage: params.usage,
         counts: texts.counts,
+        stop_tokens: params.options.stop_tokens.clone(),
+        stops: vec![StopReason::None; texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));
@@ -84,8 +87,8 @@ pub async fn answer(
     let completions = texts.complete().await?;
     let choices = completions.into_iter().enumerate();
     let choices = choices.map(|(index, completion)| {
-        let reason = finish_reason(completion.finish_reason).into();
-        format.choice(index, &completion, reason)
+        format.stops[index] = StopReason::of(&completion, &format.stop_tokens);
+        format.choice(index, &completion, Some(completion.finish_reason))
     });
     let choices: Vec<Value> = choices.collect();
     let mut answer = format.envelope(choices);
@@ -141,6 +144,10 @@ struct Format {
     usage: StreamUsage,
     /// The numbers of tokens so far, in a stream.
     counts: TokenCounts,
+    /// The tokens that the client named to end a text.
+    stop_tokens: Vec<u32>,
+    /// What ended each text, once it is known.
+    stops: Vec<StopReason>,
 }
 
 impl Format {
@@ -151,8 +158,9 @@ impl Format {
         })
     }
 
-    /// Returns a choice of new tokens and their text, and of the prompt if that is to be sent first.
-    fn choice(&mut self, index: usize, new: &Completion, reason: Value) -> Value {
+    /// Returns a choice of new tokens and their text, and of the prompt if that is to be sent first. `reason` is why the
+    /// text ended, if it did.
+    fn choice(&mut self, index: usize, new: &Completion, reason: Option<FinishReason>) -> Value {
         let echo = &mut self.echoes[index];
         let with_prompt = !std::mem::replace(&mut echo.is_sent, true);
         let scores = self.has_scores.then(|| {
@@ -169,7 +177,11 @@ impl Format {
             true => std::mem::take(&mut echo.text) + &new.text,
             false => new.text.clone(),
         };
-        json!({ "index": index, "text": text, "logprobs": scores, "finish_reason": reason })
+        json!({
+            "index": index, "text": text, "logprobs": scores,
+            "finish_reason": reason.map(finish_reason),
+            "stop_reason": reason.map(|_| &self.stops[index]),
+        })
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
@@ -187,14 +199,21 @@ impl Chunks for Format {
     }
 
     fn more(&mut self, text: usize, new: Completion) -> Value {
-        let choice = self.choice(text, &new, Value::Null);
+        let choice = self.choice(text, &new, None);
         self.chunk(vec![choice])
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let reason = finish_reason(reason).into();
-        let choice = self.choice(text, &Completion::default(), reason);
+        let choice = self.choice(text, &Completion::default(), Some(reason));
         self.chunk(vec![choice])
+    }
+
+    fn stopped_at(&mut self, text: usize, stop: String) {
+        self.stops[text] = StopReason::Text(stop);
+    }
+
+    fn ended_by(&mut self, text: usize, token: u32) {
+        self.stops[text] = StopReason::of_token(token, &self.stop_tokens);
     }
 
     fn count(&mut self, counts: TokenCounts) {

@@ -41,7 +41,7 @@ pub struct TokenCounts {
     /// Tokens of the prompts that the prefix cache held when the first text of each prompt began; known once those
     /// have ended.
     pub cached: usize,
-    /// Generated tokens of all texts.
+    /// Generated tokens of all texts, with those that ended them.
     pub completion: usize,
     /// Those among them that are thoughts; known once the texts have ended.
     pub reasoning: usize,
@@ -218,7 +218,7 @@ impl Texts {
                 Poll::Ready(Some(event)) => {
                     text.note(&event);
                     match &event {
-                        Ok(Event::Token { .. }) => self.counts.completion += 1,
+                        Ok(Event::Token { .. } | Event::Ending(_)) => self.counts.completion += 1,
                         Ok(Event::End { usage, .. }) => {
                             self.counts.reasoning += usage.reasoning_tokens;
                             if at % self.choices == 0 {
@@ -291,7 +291,7 @@ impl Text {
     /// Takes note of what an event says about the text's progress.
     fn note(&mut self, event: &Result<Event, Error>) {
         match event {
-            Ok(Event::Token { .. }) => self.tokens += 1,
+            Ok(Event::Token { .. } | Event::Ending(_)) => self.tokens += 1,
             Ok(Event::End { reason, .. }) => return self.enter(TextPhase::Ended(*reason)),
             Err(error) => {
                 self.served.health.note(error);

@@ -42,6 +42,7 @@ mod router;
 mod sampling;
 mod scores;
 mod state;
+mod stop_reason;
 mod stream;
 mod structured;
 #[cfg(feature = "otel")]

@@ -14,7 +14,7 @@ pub fn content(tokenizer: Option<&Tokenizer>, completion: &Completion) -> Value 
     json!({ "content": entries, "refusal": null })
 }
 
-/// Returns the log-probability of each of a completion's tokens.
+/// Returns the log-probability of each of a completion's tokens, and of the one that ended its text.
 pub fn entries(
     tokenizer: Option<&Tokenizer>,
     completion: &Completion,
@@ -27,10 +27,9 @@ pub fn entries(
             "bytes": bytes,
         })
     };
-    let tokens = completion.tokens.iter().zip(&completion.scores);
-    tokens.map(move |(token, score)| {
+    completion.scored_tokens().map(move |(token, score)| {
         let top = score.top.iter().map(|(token, score)| entry(*token, *score));
-        let mut own = entry(*token, score.log_probability);
+        let mut own = entry(token, score.log_probability);
         own["top_logprobs"] = top.collect();
         own
     })

@@ -51,6 +51,9 @@ pub trait Chunks: Send + Unpin + 'static {
     /// Takes note of the stop string that ends a text.
     fn stopped_at(&mut self, _text: usize, _stop: String) {}
 
+    /// Takes note of the token that ends a text.
+    fn ended_by(&mut self, _text: usize, _token: u32) {}
+
     /// Returns the chunk of an error, after which the stream ends.
     fn error(&mut self, error: &ApiError) -> Value {
         error.body()
@@ -123,12 +126,14 @@ impl<C: Chunks> EventBody<C> {
             Event::End { reason, .. } => Some(*reason),
             _ => None,
         };
-        if let Event::StopString(stop) = &event {
-            self.chunks.stopped_at(text, stop.clone());
+        match &event {
+            Event::StopString(stop) => self.chunks.stopped_at(text, stop.clone()),
+            Event::Ending(ending) => self.chunks.ended_by(text, ending.token),
+            _ => {}
         }
         new.push(event);
         // What no text came for, such as the log-probability of a token that is part of a character.
-        let has_rest = !new.scores.is_empty() || !new.prompt_scores.is_empty();
+        let has_rest = new.scored_tokens().next().is_some() || !new.prompt_scores.is_empty();
         if is_text || (reason.is_some() && has_rest) {
             let chunk = self.chunks.more(text, std::mem::take(new));
             self.send(&chunk);

@@ -13,6 +13,7 @@ mod device;
 mod devices;
 mod dispatches;
 mod encode_requests;
+mod ending_token;
 mod facade;
 mod forged;
 mod graph;

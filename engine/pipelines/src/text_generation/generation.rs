@@ -24,6 +24,8 @@ pub struct TextEvent {
     pub id: RequestId,
     /// The sampled token; `None` if the event only ends the text.
     pub token: Option<u32>,
+    /// The token that ended the text with this event, if one did.
+    pub ending: Option<EndingToken>,
     /// The text that is final with this token: empty while a character or a possible stop string is
     /// incomplete.
     pub text: String,
@@ -38,6 +40,16 @@ pub struct TextEvent {
     pub stop_string: Option<String>,
     /// Why the text ended with this event, if it did.
     pub finish: Option<FinishReason>,
+}
+
+/// The token that ended a text: one of the model's or of [`GenerateOptions::stop_tokens`]. It was sampled, but is not
+/// part of the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndingToken {
+    /// The token's id.
+    pub token: u32,
+    /// Its log-probability, if requested.
+    pub score: Option<TokenScore>,
 }
 
 /// The results of a step for all requests.

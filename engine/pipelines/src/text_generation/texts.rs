@@ -7,10 +7,11 @@ use std::{
 
 use super::{
     StepError, TextGenerator,
-    generation::{GenerateOptions, Generation, Stream, TextEvent, TextEvents},
+    generation::{EndingToken, GenerateOptions, Generation, Stream, TextEvent, TextEvents},
 };
 use crate::{
-    FinishReason, PipelineError, Request, RequestId, SampledToken, stoppable_text::StoppableText,
+    FinishReason, PipelineError, Request, RequestId, SampledToken, sampler::NO_TOKEN,
+    stoppable_text::StoppableText,
 };
 
 impl TextGenerator {
@@ -104,9 +105,15 @@ impl TextGenerator {
             sampled.finish,
             Some(FinishReason::Stop | FinishReason::NonFinite | FinishReason::ConstraintFailed)
         );
+        // No token ends a text whose constraint is complete.
+        let has_ending = sampled.finish == Some(FinishReason::Stop) && sampled.token != NO_TOKEN;
         let mut event = TextEvent {
             id: sampled.id,
             token: Some(sampled.token).filter(|_| !ends),
+            ending: has_ending.then(|| EndingToken {
+                token: sampled.token,
+                score: sampled.score.clone(),
+            }),
             text: String::new(),
             score: sampled.score,
             prompt_scores: sampled.prompt_scores,
@@ -119,6 +126,7 @@ impl TextGenerator {
         };
         if stream.empty && event.finish != Some(FinishReason::NonFinite) {
             event.token = None;
+            event.ending = None;
             event.finish = Some(FinishReason::Length);
         }
         if let Some(token) = event.token {
@@ -289,6 +297,7 @@ impl TextGenerator {
         self.pending.extend(others.map(|id| TextEvent {
             id: *id,
             token: None,
+            ending: None,
             text: String::new(),
             score: None,
             prompt_scores: Vec::new(),

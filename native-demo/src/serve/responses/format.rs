@@ -186,7 +186,8 @@ impl Chunks for Format {
             self.add(&Kind::Thoughts, &new.reasoning, Vec::new(), &mut events);
         }
         let is_message = |item: &Item| item.kind == Kind::Message;
-        let has_rest = !new.scores.is_empty() && self.open.as_ref().is_some_and(is_message);
+        let is_scored = new.scored_tokens().next().is_some();
+        let has_rest = is_scored && self.open.as_ref().is_some_and(is_message);
         if !new.text.is_empty() || has_rest {
             let scores = self.scores(&new, 0);
             self.add(&Kind::Message, &new.text, scores, &mut events);

@@ -99,3 +99,22 @@ fn log_probabilities_have_tokens_and_bytes() {
     let text = String::from_utf8(bytes).expect("text");
     assert_eq!(answer["choices"][0]["message"]["content"], text);
 }
+
+#[test]
+fn token_that_ends_an_answer_is_counted_and_scored() {
+    let server = Server::start(&[]);
+    let greedy = generated(&["--max-new-tokens", "24", "--chat", "Hello"]);
+    assert_eq!(greedy["finish_reason"], "stop");
+    let messages = json!([{ "role": "user", "content": "Hello" }]);
+    let body = chat(&json!({ "messages": messages, "logprobs": true }));
+    let answer = server.json(PATH, &body);
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["message"]["content"], greedy["text"]);
+    assert_eq!(choice["finish_reason"], "stop");
+    // The model ended it, and not what the client named.
+    assert!(choice["stop_reason"].is_null(), "{choice}");
+    let count = greedy["tokens"].as_array().expect("tokens").len() + 1;
+    assert_eq!(answer["usage"]["completion_tokens"], count);
+    let scores = choice["logprobs"]["content"].as_array().expect("scores");
+    assert_eq!(scores.len(), count);
+}

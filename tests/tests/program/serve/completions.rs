@@ -1,7 +1,8 @@
 //! `/v1/completions`.
 
 use serde_json::{Value, json};
-use wisp_tests::server::Server;
+use wisp_engine::weights::gguf;
+use wisp_tests::{bundled, server::Server};
 
 use super::{PROMPT, assert_near, completion, generated, joined};
 
@@ -168,13 +169,17 @@ fn stop_strings_end_texts_and_are_not_part_of_them() {
     let server = Server::start(&[]);
     let whole = server.json(PATH, &completion(&json!({})));
     let whole = text(&whole);
-    let stop = &whole[whole.len() / 2..whole.len() / 2 + 3];
-    let (before, _) = whole.split_once(stop).expect("the stop string");
-    for stop in [json!(stop), json!([stop, "not in the text"])] {
+    let found = &whole[whole.len() / 2..whole.len() / 2 + 3];
+    let (before, _) = whole.split_once(found).expect("the stop string");
+    for stop in [json!(found), json!([found, "not in the text"])] {
         let answer = server.json(PATH, &completion(&json!({ "stop": stop })));
         assert_eq!(text(&answer), before);
         assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+        assert_eq!(answer["choices"][0]["stop_reason"], found);
     }
+    let length = server.json(PATH, &completion(&json!({ "ignore_eos": true })));
+    assert_eq!(length["choices"][0]["finish_reason"], "length");
+    assert!(length["choices"][0]["stop_reason"].is_null());
 }
 
 #[test]
@@ -197,8 +202,60 @@ fn tokens_that_end_texts_are_not_part_of_them() {
     let answer = server.json(PATH, &completion(&stopped));
     let choice = &answer["choices"][0];
     assert_eq!(choice["finish_reason"], "stop");
+    assert_eq!(choice["stop_reason"], *id);
+    // The token is counted, and its log-probability is the last.
     let found = choice["logprobs"]["tokens"].as_array().expect("tokens");
-    assert_eq!(found[..], tokens[..first.expect("the token")]);
+    assert_eq!(found[..], tokens[..=first.expect("the token")]);
+    assert_eq!(answer["usage"]["completion_tokens"], found.len());
+    let all = &whole["choices"][0];
+    assert_near(
+        &choice["logprobs"]["token_logprobs"],
+        &json!(
+            all["logprobs"]["token_logprobs"]
+                .as_array()
+                .expect("numbers")[..found.len()]
+        ),
+    );
+    let before: String = found[..found.len() - 1]
+        .iter()
+        .map(|token| token.as_str().expect("text"))
+        .collect();
+    assert_eq!(choice["text"], before);
+    let mut body = completion(&stopped);
+    body["stream"] = true.into();
+    let chunks = server.stream(PATH, &body);
+    let last = chunks.last().expect("chunks");
+    assert_eq!(last["choices"][0]["stop_reason"], *id);
+    let parts = chunks.iter().map(|chunk| &chunk["choices"][0]["logprobs"]);
+    let parts = parts.filter_map(|scores| scores["tokens"].as_array());
+    assert_eq!(
+        parts.flatten().collect::<Vec<_>>(),
+        found.iter().collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn sampling_that_the_file_recommends_applies_unless_the_client_sets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("narrow.gguf");
+    let narrow = [("general.sampling.top_k", Some(gguf::Value::I32(1)))];
+    std::fs::write(&path, bundled::with_metadata(&narrow)).unwrap();
+    let path = path.to_str().expect("a path in UTF-8");
+    let flags = ["--max-new-tokens", "24", PROMPT];
+    let greedy = generated(&flags);
+    let sampled = generated(&[&flags[..], &["--temperature", "1", "--seed", "7"]].concat());
+    assert_ne!(greedy["text"], sampled["text"]);
+    let seed = json!({ "temperature": null, "seed": 7 });
+    let all = json!({ "temperature": null, "seed": 7, "top_k": -1 });
+
+    let server = Server::start(&["--model", path]);
+    let answer = |more: &Value| server.json(PATH, &completion(more));
+    assert_eq!(text(&answer(&seed)), greedy["text"]);
+    assert_eq!(text(&answer(&all)), sampled["text"]);
+
+    let server = Server::start(&["--model", path, "--generation-config", "none"]);
+    let answer = server.json(PATH, &completion(&seed));
+    assert_eq!(text(&answer), sampled["text"]);
 }
 
 #[test]
