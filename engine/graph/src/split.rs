@@ -52,9 +52,9 @@ pub enum SplitError {
         /// Name of the buffer.
         buffer: String,
         /// Index and name of an op that uses it.
-        first: (usize, String),
+        first: (usize, Box<str>),
         /// Index and name of an op of a later stage that uses it.
-        second: (usize, String),
+        second: (usize, Box<str>),
     },
 }
 
@@ -201,7 +201,7 @@ impl Graph {
                 for id in buffers.filter(|id| self.value(*id).kind == ValueKind::Buffer) {
                     let (first, at) = *users.entry(id).or_insert((op, stage));
                     if at != stage {
-                        let user = |op: usize| (op, self.op_name(&self.nodes[op]).to_string());
+                        let user = |op: usize| (op, self.op_name(&self.nodes[op]).into());
                         return Err(SplitError::Buffer {
                             graph: self.name.clone(),
                             buffer: self.value(id).name.clone(),

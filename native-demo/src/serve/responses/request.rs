@@ -272,7 +272,7 @@ mod tests {
     fn parameters_of_chat_completions_are_honoured() {
         let body = r#"{"input": "a", "seed": 7, "top_k": 5, "stop": "b", "max_output_tokens": -1}"#;
         let fields = Fields::parse(body.as_bytes()).unwrap();
-        let params = params(&fields).unwrap();
+        let params = params(&fields, &SamplingDefaults::default()).unwrap();
         let sampling = &params.options.sampling;
         assert_eq!((sampling.seed, sampling.top_k), (7, 5));
         assert_eq!(params.options.stop, ["b"]);
@@ -304,7 +304,11 @@ mod tests {
         let tools = request.tools().unwrap().iter();
         assert_eq!(tools.map(|tool| tool.name()).collect::<Vec<_>>(), ["f"]);
         let fields = Fields::parse(body.as_bytes()).unwrap();
-        let response = echoed(&fields, &params(&fields).unwrap()).unwrap();
+        let response = echoed(
+            &fields,
+            &params(&fields, &SamplingDefaults::default()).unwrap(),
+        )
+        .unwrap();
         assert_eq!(
             response["tools"],
             json!([{ "type": "function", "name": "f" }])
@@ -435,7 +439,7 @@ mod tests {
             let fields = Fields::parse(body.as_bytes()).unwrap();
             let error = chat(&fields)
                 .map(drop)
-                .and_then(|()| params(&fields).map(drop));
+                .and_then(|()| params(&fields, &SamplingDefaults::default()).map(drop));
             let error = error.unwrap_err().body();
             assert_eq!(error["error"]["param"], param, "{body}: {error}");
         }
