@@ -13,9 +13,6 @@ use super::{
     tools::{self, Interface},
 };
 
-/// The characters of a token in most texts.
-const TOKEN_CHARACTERS: usize = 4;
-
 /// Reads the request of a chat.
 ///
 /// # Errors
@@ -33,7 +30,7 @@ pub fn of(fields: &Fields) -> Result<ChatRequest, ApiError> {
         request.set_effort(effort);
     }
     if let Some(tokens) = fields.get::<usize>("thinking_budget")? {
-        limit_thoughts(&mut request, tokens);
+        request.thinking_limit = Some(tokens);
         request.thinking = request.thinking.or((tokens == 0).then_some(false));
     }
     if let Some(documents) = fields.get::<Vec<Value>>("documents")? {
@@ -70,11 +67,6 @@ pub fn check_continued(messages: &[Message]) -> Result<(), &'static str> {
         }
         _ => Ok(()),
     }
-}
-
-/// Limits the model's thoughts to about this many tokens.
-pub fn limit_thoughts(request: &mut ChatRequest, tokens: usize) {
-    request.thinking_limit = Some(tokens.saturating_mul(TOKEN_CHARACTERS));
 }
 
 #[cfg(test)]

@@ -54,16 +54,26 @@ fn tokenizer(template: &str) -> Tokenizer {
 
 /// Returns whether the whole answer may be this text.
 fn accepts(request: &ChatRequest, answer: &str) -> bool {
-    let tokenizer = tokenizer(HARMONY);
+    accepts_behind(HARMONY, request, answer)
+}
+
+/// Returns whether the whole answer to a prompt of a template may be this text.
+fn accepts_behind(template: &str, request: &ChatRequest, answer: &str) -> bool {
+    let tokenizer = tokenizer(template);
     let prompt = request.prepare(&tokenizer).unwrap();
     let constraint = prompt.constraint.expect("a constraint");
     let stop = ["<|return|>", "<|call|>"].map(|text| tokenizer.id(text).unwrap());
     let compiler = GrammarCompiler::new(&tokenizer, &stop).unwrap();
     let mut matcher = compiler.compile(&constraint).unwrap().matcher();
+    let mut mask = vec![0; tokenizer.vocab_size().div_ceil(32)];
     let tokens = tokenizer.encode(answer, false, true).unwrap();
     let mut tokens = tokens.into_iter();
-    tokens.all(|token| !matcher.is_complete() && matcher.consume(token).is_ok())
-        && matcher.is_accepting()
+    tokens.all(|token| {
+        !matcher.is_complete()
+            && matcher.mask(&mut mask).is_ok()
+            && mask[token as usize / 32] >> (token % 32) & 1 == 1
+            && matcher.consume(token).is_ok()
+    }) && matcher.is_accepting()
 }
 
 fn request() -> ChatRequest {
@@ -188,16 +198,65 @@ fn tokens_of_channels_are_control_tokens_in_gguf_files_too() {
 }
 
 #[test]
-fn elsewhere_a_format_holds_from_the_first_byte_on() {
+fn a_format_holds_behind_a_thought_between_markers() {
     let mut request = request();
     request.answer = Some(Constraint::JsonObject);
+    let opened = THINKER.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}");
+    for (template, right, wrong) in [
+        (
+            THINKER,
+            "<think>\nHm {.\n</think>\n\n{\"a\": 1}",
+            "Hm.</think>{}",
+        ),
+        (THINKER, "{\"a\": 1}", "<think>Hm.</think>Yes."),
+        (opened.as_str(), "Hm {.\n</think>\n\n{\"a\": 1}", "{}"),
+    ] {
+        assert!(accepts_behind(template, &request, right), "{right}");
+        assert!(!accepts_behind(template, &request, wrong), "{wrong}");
+    }
     let prompt = request.prepare(&tokenizer(THINKER)).unwrap();
-    assert_eq!(prompt.constraint, Some(Constraint::JsonObject));
+    let events = prompt.format.parser().push("<think>\nHm.\n</think>\n\n{}");
+    let expected = [
+        ChatEvent::Reasoning("Hm.".into()),
+        ChatEvent::Content("{}".into()),
+    ];
+    assert_eq!(events, expected);
+    request.thinking_limit = Some(2);
+    let thought = |text: &str| format!("<think>{text}</think>{{}}");
+    assert!(accepts_behind(THINKER, &request, &thought("Hm")));
+    assert!(!accepts_behind(THINKER, &request, &thought("Hm.")));
+}
+
+#[test]
+fn elsewhere_a_format_holds_from_the_first_byte_on() {
+    let constraint = |template: &str, request: &ChatRequest| {
+        let prompt = request.prepare(&tokenizer(template)).unwrap();
+        prompt.constraint
+    };
+    let mut request = request();
+    request.answer = Some(Constraint::JsonObject);
+    request.thinking = Some(false);
+    request.thinking_limit = Some(5);
+    assert_eq!(constraint(THINKER, &request), request.answer);
+    request.thinking = None;
+    let without_thoughts = "{{ messages[0].content }}";
+    assert_eq!(constraint(without_thoughts, &request), request.answer);
+    // An expression may match the beginning of a thought.
+    request.answer = Some(Constraint::Regex("a+".into()));
+    assert_eq!(constraint(THINKER, &request), request.answer);
     // Rules of Lark cannot be a part of others.
-    let lark = Constraint::Lark("start: \"a\"".into());
-    request.answer = Some(lark.clone());
-    let prompt = request.prepare(&tokenizer(HARMONY)).unwrap();
-    assert_eq!(prompt.constraint, Some(lark));
+    request.answer = Some(Constraint::Lark("start: \"a\"".into()));
+    assert_eq!(constraint(HARMONY, &request), request.answer);
+}
+
+#[test]
+fn expressions_that_are_no_part_of_a_rule_hold_for_the_whole_answer() {
+    let mut request = request();
+    for pattern in ["", "a\\", "a\\\n", &"a".repeat(70_000)] {
+        request.answer = Some(Constraint::Regex(pattern.into()));
+        let prompt = request.prepare(&tokenizer(HARMONY)).unwrap();
+        assert_eq!(prompt.constraint, request.answer);
+    }
 }
 
 #[test]

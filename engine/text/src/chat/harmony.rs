@@ -2,8 +2,8 @@
 //! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`.
 
 use super::event::ChatEvent;
-use crate::grammar::ToolCalls;
-use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, countable, json_call, rules_of_calls};
+use crate::grammar::{ThoughtLimit, ToolCalls};
+use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, json_call, rules_of_calls};
 
 /// The texts of the format's control tokens.
 pub(super) const MARKERS: [&str; 7] = [
@@ -15,6 +15,9 @@ pub(super) const MARKERS: [&str; 7] = [
     "<|call|>",
     "<|return|>",
 ];
+
+/// The channel of thoughts.
+const ANALYSIS: &str = "analysis";
 
 /// Returns whether a chat template writes the format.
 pub(super) fn is_shown_in(template: &str) -> bool {
@@ -31,7 +34,7 @@ pub(super) struct Syntax<'a> {
     pub choice: &'a ToolChoice,
     /// Whether the model may think.
     pub thinks: bool,
-    /// The most characters of its thoughts.
+    /// The most tokens of its thoughts.
     pub limit: Option<usize>,
     /// The rule of the text to the user; any text without one.
     pub answer: Option<&'a str>,
@@ -43,9 +46,8 @@ pub(super) struct Syntax<'a> {
 /// tokens.
 pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
     let (choice, control_token) = (syntax.choice, syntax.control_token);
-    let limit = countable(syntax.limit);
     let demands_call = syntax.tools.is_some() && *choice != ToolChoice::Auto;
-    if !demands_call && limit.is_none() && syntax.thinks && syntax.answer.is_none() {
+    if !demands_call && syntax.limit.is_none() && syntax.thinks && syntax.answer.is_none() {
         return None;
     }
     let token = |marker: &str| Some(format!("<[{}]>", control_token(marker)?));
@@ -68,13 +70,16 @@ pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
         json_call(tool, rule, limit, (&head, ""))
     });
     let next = format!("{end} {start} \"assistant\"");
-    let thought = match (syntax.thinks, limit) {
-        (false, _) | (_, Some(0)) => String::new(),
-        (_, Some(limit)) => {
-            format!("({channel} \"analysis\" {message} /(.|\\n){{0,{limit}}}/ {next})?")
-        }
-        (_, None) => format!("({channel} \"analysis\" {message} ANY_TEXT {next})?"),
+    let thinks = syntax.thinks && syntax.limit != Some(0);
+    let thought = match thinks {
+        false => String::new(),
+        true => format!("({channel} \"{ANALYSIS}\" {message} ANY_TEXT {next})?"),
     };
+    let thought_limit = syntax.limit.filter(|_| thinks).map(|tokens| ThoughtLimit {
+        tokens,
+        open: vec![MARKERS[0], ANALYSIS, MARKERS[1]],
+        close: MARKERS[4],
+    });
     let answer = syntax.answer.unwrap_or("ANY_TEXT");
     let last = format!("{channel} \"final\" {message} {answer}");
     // What the model says before it calls.
@@ -89,7 +94,11 @@ pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
         let items: Vec<&str> = calls.iter().map(|call| call.rule.as_str()).collect();
         rules += &format!("call: {}\n", items.join(" | "));
     }
-    Some(ToolCalls { rules, calls })
+    Some(ToolCalls {
+        rules,
+        calls,
+        thought_limit,
+    })
 }
 
 /// Splits a text into the thoughts of the channel `analysis`, calls of functions, and content. Text
@@ -234,7 +243,7 @@ impl HarmonyParser {
                 State::Call(true)
             }
             (Some(_), _) => State::Call(false),
-            (None, Some("analysis")) => State::Reasoning,
+            (None, Some(ANALYSIS)) => State::Reasoning,
             (None, _) => State::Content,
         };
     }

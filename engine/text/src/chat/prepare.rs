@@ -29,8 +29,8 @@ pub struct ChatPrompt {
     pub format: ChatFormat,
     /// Control tokens that must be in the answer's text, because they mark its parts.
     pub visible_tokens: BTreeSet<u32>,
-    /// What keeps calls within the tools' schemas and thoughts within their limit, and demands calls if the
-    /// model must call; `None` if answers are free.
+    /// What the answer must match: it keeps calls within the tools' schemas and thoughts within their limit, and demands
+    /// calls if the model must call. `None` if answers are free.
     pub constraint: Option<Constraint>,
     /// The constraint, compiled for the tokenizer by whoever prepares the prompt for a model.
     pub grammar: Option<Grammar>,
@@ -88,9 +88,9 @@ impl ChatRequest {
                 (format, rules)
             }
         };
-        let has_rules = constraint.is_some() && (is_harmony || format.tools.is_some());
+        let has_rules = constraint.is_some();
         let constraint = constraint.map(Constraint::ToolCalls);
-        // Elsewhere than in a channel and beside calls, what the answer must match holds from its first byte on.
+        // Without rules, what the answer must match holds from its first byte on.
         let (format, constraint) = match self.whole_answer(has_rules) {
             Some(answer) => (ChatFormat::default(), Some(answer.clone())),
             None => (format, constraint),
@@ -105,11 +105,12 @@ impl ChatRequest {
         })
     }
 
-    /// Returns whether the model thinks; `None` leaves it to the template.
+    /// Returns whether the model thinks; `None` leaves it to the template. Rules of Lark cannot stand behind a thought,
+    /// and a regular expression may match the beginning of one.
     fn thinking(&self) -> Option<bool> {
         match self.text_constraint() {
-            Some(_) => Some(false),
-            None => self.thinking,
+            Some(Constraint::Regex(_) | Constraint::Lark(_)) => Some(false),
+            _ => self.thinking,
         }
     }
 
@@ -184,10 +185,18 @@ impl ChatRequest {
                 };
                 Some(format.grammar(tools, &syntax))
             }
-            None => {
-                let limited = thought.filter(|thought| thought.countable().is_some());
-                limited.map(|thought| tools::thought_grammar(thought, wrapper, control_token))
-            }
+            None => match (thought?, self.text_constraint()) {
+                (thought, None) => {
+                    let limit = thought.limit;
+                    limit.map(|_| tools::thought_grammar(thought, wrapper, control_token))
+                }
+                (_, Some(_)) if self.thinking() == Some(false) => None,
+                (thought, Some(answer)) => {
+                    let answer = answer.rule()?;
+                    let grammar = tools::answer_grammar(thought, &answer, wrapper, control_token);
+                    Some(grammar)
+                }
+            },
         }
     }
 
@@ -215,14 +224,8 @@ impl ChatRequest {
         let is_prompted = self.start == AnswerStart::Prompted;
         let render = |messages: &[Message]| -> Result<RenderedPrompt, ChatTemplateError> {
             let policy = self.control_tokens;
-            let rendered = template.render_prompt(
-                tokenizer,
-                messages,
-                is_prompted,
-                &variables,
-                policy,
-                |_| true,
-            );
+            let rendered =
+                template.render_prompt(tokenizer, messages, is_prompted, &variables, policy);
             let mut rendered = rendered?;
             if let Some(mark) = mark {
                 cut_at(&mut rendered, mark)?;

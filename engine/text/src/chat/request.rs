@@ -19,7 +19,7 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Whether the model thinks before it answers, if it can do both; `None` leaves it to the template.
     pub thinking: Option<bool>,
-    /// The most characters of a thought, after which the model must answer.
+    /// The most tokens of a thought, after which the model must answer.
     pub thinking_limit: Option<usize>,
     /// Further variables for the template, such as `documents`.
     pub variables: Map<String, Value>,
@@ -27,8 +27,9 @@ pub struct ChatRequest {
     pub control_tokens: ControlTokens,
     /// Where the answer begins.
     pub start: AnswerStart,
-    /// What the answer must match unless it is a call. Of models with channels, this is the message to the user; others
-    /// do not think then, and beside a grammar in Lark they call no tools.
+    /// What the answer must match unless it is a call. Thoughts come before it as they do elsewhere, except that with a
+    /// regular expression or a grammar in Lark only models with channels think. Beside a grammar in Lark, the model
+    /// calls no tools.
     pub answer: Option<Constraint>,
     tools: Tools,
     /// The tools that the model may call, if these are not all.

@@ -7,9 +7,6 @@ use super::message::Message;
 use super::template::{ChatTemplate, check_depth};
 use crate::tokenizer::{Marks, Tokenizer, TokenizerError};
 
-/// The variables of a template's context that hold text from outside, like the messages.
-const UNTRUSTED_VARIABLES: [&str; 2] = ["tools", "documents"];
-
 /// Which text of a rendered conversation may become control tokens, such as `<|im_end|>`.
 ///
 /// Control tokens are GGUF's control tokens, and the added tokens of a `tokenizer.json` with
@@ -19,8 +16,8 @@ const UNTRUSTED_VARIABLES: [&str; 2] = ["tools", "documents"];
 /// messages consist of the same tokens again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlTokens {
-    /// Only what the template writes. Text of messages, tools and documents is plain text even where
-    /// it spells a control token, so that nobody can end a turn or begin another one by typing.
+    /// Only what the template writes. Text of messages, tools, documents and other variables is plain text
+    /// even where it spells a control token, so that nobody can end a turn or begin another one by typing.
     ///
     /// Text that spells no control token gives the same tokens as with `Anywhere`. In other text,
     /// the template sees an additional character inside every spelling (a Unicode noncharacter,
@@ -110,13 +107,11 @@ impl ChatTemplate {
             add_generation_prompt,
             extra,
             control_tokens,
-            |name| UNTRUSTED_VARIABLES.contains(&name),
         )?;
         prompt.encode(tokenizer)
     }
 
-    /// Renders a conversation as [`Self::render_and_encode`] does, but does not encode it yet. The text of
-    /// variables for which `is_untrusted` returns true is plain text, like that of messages.
+    /// Renders a conversation as [`Self::render_and_encode`] does, but does not encode it yet.
     pub(crate) fn render_prompt(
         &self,
         tokenizer: &Tokenizer,
@@ -124,12 +119,9 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
         control_tokens: ControlTokens,
-        is_untrusted: impl Fn(&str) -> bool,
     ) -> Result<RenderedPrompt, ChatTemplateError> {
         let protected = match control_tokens {
-            ControlTokens::FromTemplateOnly => {
-                self.protect(tokenizer, messages, extra, is_untrusted)?
-            }
+            ControlTokens::FromTemplateOnly => self.protect(tokenizer, messages, extra)?,
             ControlTokens::Anywhere => None,
         };
         Ok(match protected {
@@ -154,7 +146,6 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
         messages: &[Message],
         extra: &Map<String, Value>,
-        is_untrusted: impl Fn(&str) -> bool,
     ) -> Result<Option<Protected>, ChatTemplateError> {
         check_depth(messages, extra)?;
         let mut texts = vec![self.source()];
@@ -184,10 +175,9 @@ impl ChatTemplate {
             protector.map(&mut message.extra)?;
         }
         let mut extra = extra.clone();
-        let untrusted = extra.iter_mut().filter(|(name, _)| is_untrusted(name));
-        for (_, value) in untrusted {
-            protector.value(value)?;
-        }
+        extra
+            .values_mut()
+            .try_for_each(|value| protector.value(value))?;
         Ok(protector.changed.then_some(Protected {
             messages,
             extra,

@@ -14,6 +14,7 @@ use super::choices::choice_pattern;
 use super::constraint::Constraint;
 use super::error::{GrammarError, MAX_TEXT, check_size};
 use super::matcher::Grammar;
+use super::thoughts::TokenLimit;
 use super::tool_calls::{MAX_CALLS, ToolCalls};
 use super::vocabulary::Vocabulary;
 use super::{json_schema, lark};
@@ -23,7 +24,7 @@ use crate::tokenizer::Tokenizer;
 const MAX_ITEMS: usize = 8000;
 
 /// The most states of a text's lexer. Every byte that must follow may take one, so that this also bounds how long a text such
-/// as `(a{1000}){1000}` holds up the others of a batch. JSON takes a few hundred, the longest limited thoughts 50,000.
+/// as `(a{1000}){1000}` holds up the others of a batch. JSON takes a few hundred.
 const MAX_LEXER_STATES: usize = 100_000;
 
 /// How long the tools whose schemas cannot be enforced are searched for.
@@ -80,12 +81,25 @@ impl GrammarCompiler {
     /// is the reason.
     pub fn compile(&self, constraint: &Constraint) -> Result<Grammar, GrammarError> {
         let key = cache::key(constraint);
-        if let Some(grammar) = self.cache.get(&key) {
-            return Ok(grammar);
-        }
-        let grammar = on_large_stack(|| self.compile_here(constraint))?;
-        self.cache.insert(key, grammar.clone());
-        Ok(grammar)
+        let grammar = match self.cache.get(&key) {
+            Some(grammar) => grammar,
+            None => {
+                let grammar = on_large_stack(|| self.compile_here(constraint))?;
+                self.cache.insert(key, grammar.clone());
+                grammar
+            }
+        };
+        // Answers with other limits share the grammar.
+        let limit = match constraint {
+            Constraint::ToolCalls(calls) => calls.thought_limit.as_ref(),
+            _ => None,
+        };
+        Ok(match limit {
+            Some(limit) => {
+                grammar.with_thought_limit(TokenLimit::new(limit, self.factory.tok_env()))
+            }
+            None => grammar,
+        })
     }
 
     fn compile_here(&self, constraint: &Constraint) -> Result<Grammar, GrammarError> {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::choices::choice_pattern;
+use super::error::MAX_TEXT;
 use super::tool_calls::ToolCalls;
 
 /// What a generated text must match. Sizes are limited, because constraints come from outside: see
@@ -29,23 +30,26 @@ pub enum Constraint {
 }
 
 impl Constraint {
-    /// Returns the constraint as a part of a rule in `llguidance`'s dialect of Lark; `None` if it is not one, or
-    /// invalid.
+    /// Returns the constraint as a part of a rule in `llguidance`'s dialect of Lark; `None` if it cannot be
+    /// one, is invalid or too long.
     pub(crate) fn rule(&self) -> Option<String> {
         match self {
             Constraint::JsonSchema(Value::Bool(true)) => Some("%json {}".into()),
             Constraint::JsonSchema(Value::Bool(false)) => None,
             Constraint::JsonSchema(schema) => Some(format!("%json {schema}")),
             Constraint::JsonObject => Some("%json {\"type\": \"object\"}".into()),
-            Constraint::Regex(pattern) => Some(format!("/{}/", escaped(pattern))),
+            // Two slashes would begin a comment.
+            Constraint::Regex(pattern) if pattern.is_empty() || pattern.len() > MAX_TEXT => None,
+            Constraint::Regex(pattern) => Some(format!("/{}/", escaped(pattern)?)),
             Constraint::Choices(choices) => choice_pattern(choices).ok(),
             Constraint::Lark(_) | Constraint::ToolCalls(_) => None,
         }
     }
 }
 
-/// Returns a regular expression without slashes and line breaks, which end one in a grammar.
-fn escaped(pattern: &str) -> String {
+/// Returns a regular expression without slashes and line breaks, which end one in a grammar; `None` if it has an
+/// escape of nothing or of a line break.
+fn escaped(pattern: &str) -> Option<String> {
     let mut out = String::with_capacity(pattern.len());
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
@@ -53,17 +57,15 @@ fn escaped(pattern: &str) -> String {
             '/' => out.push_str("\\x2f"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
-            '\\' => match characters.next() {
-                Some('/') => out.push_str("\\x2f"),
-                next => {
-                    out.push(character);
-                    out.extend(next);
-                }
+            '\\' => match characters.next()? {
+                '/' => out.push_str("\\x2f"),
+                '\n' | '\r' => return None,
+                next => out.extend([character, next]),
             },
             other => out.push(other),
         }
     }
-    out
+    Some(out)
 }
 
 impl From<Value> for Constraint {

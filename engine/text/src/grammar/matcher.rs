@@ -7,12 +7,14 @@ use llguidance::Matcher;
 use llguidance::api::StopReason;
 
 use super::error::GrammarError;
+use super::thoughts::{ThoughtCounter, TokenLimit};
 
 /// A constraint compiled for a tokenizer. Clones are cheap, and one grammar serves any number of texts.
 #[derive(Clone)]
 pub struct Grammar {
     start: Arc<Mutex<Matcher>>,
     stop_tokens: Arc<[u32]>,
+    thought_limit: Option<Arc<TokenLimit>>,
 }
 
 impl Grammar {
@@ -21,6 +23,15 @@ impl Grammar {
         Grammar {
             start: Arc::new(Mutex::new(start)),
             stop_tokens: stop_tokens.into(),
+            thought_limit: None,
+        }
+    }
+
+    /// Limits the thought at the beginning of texts.
+    pub(super) fn with_thought_limit(self, limit: TokenLimit) -> Grammar {
+        Grammar {
+            thought_limit: Some(Arc::new(limit)),
+            ..self
         }
     }
 
@@ -31,6 +42,7 @@ impl Grammar {
         GrammarMatcher {
             inner: start.deep_clone(),
             stop_tokens: self.stop_tokens.clone(),
+            thought: self.thought_limit.clone().map(ThoughtCounter::new),
             is_complete: false,
         }
     }
@@ -47,6 +59,8 @@ impl fmt::Debug for Grammar {
 pub struct GrammarMatcher {
     inner: Matcher,
     stop_tokens: Arc<[u32]>,
+    /// Counts the tokens of the thought, if they are limited.
+    thought: Option<ThoughtCounter>,
     is_complete: bool,
 }
 
@@ -59,6 +73,12 @@ impl GrammarMatcher {
     /// If no token may follow, or the computation exceeds the parser's limits. The text cannot be continued then.
     pub fn mask(&mut self, words: &mut [u32]) -> Result<(), GrammarError> {
         words.fill(0);
+        if let Some(token) = self.closing_tokens().first() {
+            if let Some(word) = words.get_mut(*token as usize / 32) {
+                *word |= 1 << (token % 32);
+            }
+            return Ok(());
+        }
         let mask = self.inner.compute_mask().map_err(failed)?;
         for (word, bits) in words.iter_mut().zip(mask.as_slice()) {
             *word = *bits;
@@ -73,6 +93,9 @@ impl GrammarMatcher {
     /// If the token may not follow.
     pub fn consume(&mut self, token: u32) -> Result<(), GrammarError> {
         self.inner.consume_token(token).map_err(failed)?;
+        if let Some(thought) = &mut self.thought {
+            thought.consume(token);
+        }
         self.is_complete = self.stop_tokens.contains(&token)
             || (self.inner.is_stopped() && self.inner.stop_reason().is_ok());
         Ok(())
@@ -93,9 +116,23 @@ impl GrammarMatcher {
     /// Returns the tokens that must follow, as the tokenizer encodes the text that must follow; empty if there is a
     /// choice. They are not appended.
     pub fn forced_tokens(&mut self) -> Vec<u32> {
-        match self.is_complete {
-            true => Vec::new(),
-            false => self.inner.compute_ff_tokens(),
+        if self.is_complete {
+            return Vec::new();
+        }
+        match self.closing_tokens() {
+            closing if closing.is_empty() => self.inner.compute_ff_tokens(),
+            closing => closing,
+        }
+    }
+
+    /// Returns the tokens that end a thought which is as long as it may be; empty elsewhere, and as long as the thought
+    /// ends within a character.
+    fn closing_tokens(&mut self) -> Vec<u32> {
+        let due = self.thought.as_ref().map(ThoughtCounter::due);
+        let due = due.unwrap_or_default();
+        match due.is_empty() || self.inner.validate_tokens(&due).ok() == Some(due.len()) {
+            true => due,
+            false => Vec::new(),
         }
     }
 

@@ -45,6 +45,7 @@ mod lark;
 mod matcher;
 #[cfg(test)]
 mod tests;
+mod thoughts;
 mod tool_calls;
 mod vocabulary;
 
@@ -53,5 +54,6 @@ pub use constraint::Constraint;
 pub use error::GrammarError;
 pub(crate) use json_schema::MAX_PROPERTIES;
 pub use matcher::{Grammar, GrammarMatcher};
+pub(crate) use thoughts::ThoughtLimit;
 pub use tool_calls::ToolCalls;
 pub(crate) use tool_calls::{CallRules, MAX_CALLS};

@@ -1,6 +1,7 @@
 //! Grammars of answers with calls of tools: where one tool's schema cannot be enforced, the others still are.
 
 use super::error::GrammarError;
+use super::thoughts::ThoughtLimit;
 
 /// The most bytes of a grammar with calls: the schemas of all tools of a request fit, with what stands around them.
 pub(crate) const MAX_CALLS: usize = 2 << 20;
@@ -16,6 +17,8 @@ pub struct ToolCalls {
     pub(crate) rules: String,
     /// The rules of a call of each tool.
     pub(crate) calls: Vec<CallRules>,
+    /// The limit of the thought before the answer, which the rules do not count.
+    pub(crate) thought_limit: Option<ThoughtLimit>,
 }
 
 /// The rules of a call of one tool.

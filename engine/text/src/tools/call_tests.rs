@@ -398,9 +398,9 @@ fn as_many_tools_as_are_allowed_are_enforced() {
 }
 
 #[test]
-fn limits_of_thoughts_are_never_too_large() {
+fn thoughts_have_limits_of_any_size() {
     let answers = Answers::new();
-    for limit in [1 << 12, 1 << 14, (1 << 14) + 1, usize::MAX] {
+    for limit in [1 << 12, 1 << 14, usize::MAX] {
         let thought = Thought {
             open: None,
             close: "</think>",
@@ -418,7 +418,7 @@ fn limits_of_thoughts_are_never_too_large() {
         let mut tokens = tokens.iter();
         let is_accepted = tokens.all(|token| {
             matcher.mask(&mut mask).unwrap();
-            matcher.consume(*token).is_ok()
+            mask[*token as usize / 32] >> (token % 32) & 1 == 1 && matcher.consume(*token).is_ok()
         });
         println!("{limit}: {:?}", started.elapsed());
         assert_eq!(is_accepted, fits, "{limit}");

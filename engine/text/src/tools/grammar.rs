@@ -3,18 +3,14 @@
 use serde_json::Value;
 
 use super::call_rules::{call, rules_of_calls};
-use super::format::{GENERIC, ToolFormat};
+use super::format::{GENERIC, Syntax, ToolFormat};
 use super::rules::Rules;
 use super::tool::{ToolChoice, Tools};
-use crate::grammar::ToolCalls;
+use crate::grammar::{ThoughtLimit, ToolCalls};
 use crate::reasoning::{ReasoningFormat, split_marker};
 
 /// The terminal of any text.
 pub(super) const ANY_TEXT: &str = "ANY_TEXT";
-
-/// The most characters to which a thought can be limited: the parser of grammars has several states for each, and fails
-/// where it has 250000, which are some 25000 characters.
-const MAX_THOUGHT: usize = 1 << 14;
 
 /// What else the grammar of an answer depends on.
 pub struct AnswerSyntax<'a> {
@@ -39,24 +35,26 @@ pub struct Thought {
     pub open: Option<&'static str>,
     /// What ends it.
     pub close: &'static str,
-    /// Its most characters; more than 2^14 do not limit it.
+    /// Its most tokens, if they are limited.
     pub limit: Option<usize>,
 }
 
 impl Thought {
-    /// Returns the most characters that can be counted, `None` if the thought is not limited.
-    pub(crate) fn countable(&self) -> Option<usize> {
-        countable(self.limit)
+    fn token_limit(&self) -> Option<ThoughtLimit> {
+        let open = self.open.map(split_marker);
+        let open = open
+            .into_iter()
+            .flat_map(|(marker, header)| [marker, header]);
+        Some(ThoughtLimit {
+            tokens: self.limit?,
+            open: open.filter(|part| !part.is_empty()).collect(),
+            close: self.close,
+        })
     }
 }
 
-/// Returns a limit on the characters of a thought if so many can be counted.
-pub(crate) fn countable(limit: Option<usize>) -> Option<usize> {
-    limit.filter(|limit| *limit <= MAX_THOUGHT)
-}
-
-/// Returns the grammar of any answer behind a thought of limited length. The answer may stand between the markers of
-/// `wrapper`.
+/// Returns the grammar of any answer behind a thought, which may be limited. The answer may stand between the markers
+/// of `wrapper`.
 pub fn thought_grammar(
     thought: Thought,
     wrapper: Option<&'static ReasoningFormat>,
@@ -64,9 +62,28 @@ pub fn thought_grammar(
 ) -> ToolCalls {
     let mut rules = Rules::new(&GENERIC, control_token, "r");
     let start = rules.behind_thought(Some(thought), |rules, text| rules.wrapped(text, wrapper));
+    without_calls(&start, &rules, thought)
+}
+
+/// Returns the grammar of an answer that follows a rule behind a thought. The thought may be missing unless the prompt
+/// has begun it.
+pub(crate) fn answer_grammar(
+    thought: Thought,
+    answer: &str,
+    wrapper: Option<&'static ReasoningFormat>,
+    control_token: &dyn Fn(&str) -> Option<u32>,
+) -> ToolCalls {
+    let mut rules = Rules::new(&GENERIC, control_token, "r");
+    let before = rules.thought(Some(thought));
+    let answer = rules.wrapped(answer, wrapper);
+    without_calls(&format!("{before} {answer}"), &rules, thought)
+}
+
+fn without_calls(start: &str, rules: &Rules<'_>, thought: Thought) -> ToolCalls {
     ToolCalls {
         rules: format!("start: {start}\n{}", rules.text),
         calls: Vec::new(),
+        thought_limit: thought.token_limit(),
     }
 }
 
@@ -115,7 +132,8 @@ impl ToolFormat {
             (ToolChoice::Auto, None, None) => {
                 let thought = rules.thought(syntax.thought);
                 let calls = rest(&rules, &open);
-                format!("{thought} (/[^{{](.|\\n)*/ | {calls})?")
+                let other = self.other_object();
+                format!("{thought} (/[^{{](.|\\n)*/ | {other} | {calls})?")
             }
             _ => {
                 let thought = rules.thought(syntax.thought);
@@ -125,7 +143,21 @@ impl ToolFormat {
         ToolCalls {
             rules: format!("start: {start}\n{}", rules.text),
             calls,
+            thought_limit: syntax.thought.and_then(|thought| thought.token_limit()),
         }
+    }
+
+    /// Returns a text that begins with a brace, but not as a call without marker does. The brace is a terminal of its
+    /// own, as in calls: a longer one would hide theirs.
+    fn other_object(&self) -> String {
+        let key = match &self.syntax {
+            Syntax::Json { name, .. } => *name,
+            _ => "",
+        };
+        format!(
+            "\"{{\" /({})(.|\\n)*/",
+            beginnings_other_than(&format!("\"{key}\""), "")
+        )
     }
 }
 
@@ -186,11 +218,7 @@ impl Rules<'_> {
     }
 
     fn required_thought(&mut self, thought: Thought) -> String {
-        let text = match thought.countable() {
-            Some(limit) => format!("/(.|\\n){{0,{limit}}}/"),
-            None => ANY_TEXT.to_owned(),
-        };
-        let close = self.until(&text, thought.close);
+        let close = self.until(ANY_TEXT, thought.close);
         let open = thought.open.map(|open| self.begin_thought(open));
         format!("{} {close} /[ \\n]*/", open.unwrap_or_default())
     }
@@ -215,14 +243,20 @@ fn escaped(text: &str) -> String {
 
 /// Returns the regular expression of all texts that do not begin with another one behind white space.
 fn other_texts(start: &str) -> String {
+    let others = beginnings_other_than(start, "\\s");
+    format!("/\\s*(({others})(.|\\n)*)?/")
+}
+
+/// Returns the regular expression of the shortest texts that are no beginning of another one. Their first character is
+/// none of the class `without` either.
+fn beginnings_other_than(start: &str, without: &str) -> String {
     let others = start.char_indices().map(|(at, character)| {
         let before = escaped(&start[..at]);
-        let space = if at == 0 { "\\s" } else { "" };
+        let without = if at == 0 { without } else { "" };
         format!(
-            "{before}[^{space}{}]",
+            "{before}[^{without}{}]",
             escaped(character.encode_utf8(&mut [0; 4]))
         )
     });
-    let others: Vec<String> = others.collect();
-    format!("/\\s*(({})(.|\\n)*)?/", others.join("|"))
+    others.collect::<Vec<String>>().join("|")
 }

@@ -85,7 +85,7 @@ impl Answers {
         }
     }
 
-    fn grammar(
+    pub(super) fn grammar(
         &self,
         format: &str,
         choice: ToolChoice,
@@ -128,6 +128,20 @@ impl Answers {
         self.compiler.compile(&Constraint::ToolCalls(calls))
     }
 
+    /// Returns whether a whole text follows a grammar and the limit of its thoughts, each token of which is one that may
+    /// be sampled.
+    pub(super) fn samples(&self, grammar: &Grammar, text: &str) -> bool {
+        let mut matcher = grammar.matcher();
+        let mut mask = vec![0; self.tokenizer.vocab_size().div_ceil(32)];
+        let mut tokens = self.encode(text).into_iter();
+        tokens.all(|token| {
+            !matcher.is_complete()
+                && matcher.mask(&mut mask).is_ok()
+                && mask[token as usize / 32] >> (token % 32) & 1 == 1
+                && matcher.consume(token).is_ok()
+        }) && matcher.is_accepting()
+    }
+
     /// Returns whether a whole text follows a grammar.
     pub(super) fn accepts(&self, grammar: &Grammar, text: &str) -> bool {
         let mut matcher = grammar.matcher();
@@ -146,7 +160,7 @@ impl Answers {
 }
 
 /// The formats with one call of each tool, and both.
-const TEXTS: [(&str, &str, &str, &str); 16] = [
+pub(super) const TEXTS: [(&str, &str, &str, &str); 16] = [
     (
         "gemma4",
         "<|tool_call>call:get_weather{city:<|\"|>Rome<|\"|>,days:3}<tool_call|>",
@@ -354,73 +368,6 @@ fn answers_that_are_no_calls_follow_their_rule() {
 }
 
 #[test]
-fn thoughts_precede_calls() {
-    let answers = Answers::new();
-    let thought = |open| {
-        Some(Thought {
-            open,
-            close: "</think>",
-            limit: None,
-        })
-    };
-    let (_, _, call, _) = TEXTS[1];
-    let opened = answers.grammar("hermes", ToolChoice::Required, true, thought(None));
-    assert!(answers.accepts(&opened, &format!("Hm. <a>\n</think>\n\n{call}")));
-    assert!(!answers.accepts(&opened, call));
-    let free = answers.grammar(
-        "hermes",
-        ToolChoice::Required,
-        true,
-        thought(Some("<think>")),
-    );
-    assert!(answers.accepts(&free, &format!("<think>\nHm.\n</think>\n\n{call}")));
-    assert!(answers.accepts(&free, call));
-    assert!(!answers.accepts(&free, &format!("Hm.\n</think>\n\n{call}")));
-    let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(Some("<think>")));
-    assert!(answers.accepts(&auto, &format!("<think>\nHm.\n</think>\n\nWell.\n{call}")));
-    assert!(answers.accepts(&auto, "<think>\nHm.\n</think>\n\nWell."));
-    let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(None));
-    assert!(answers.accepts(&auto, &format!("Hm.\n</think>\n\nWell.\n{call}")));
-}
-
-#[test]
-fn markers_of_calls_within_a_thought_begin_no_call() {
-    let answers = Answers::new();
-    let (_, _, call, _) = TEXTS[1];
-    for limit in [None, Some(40)] {
-        let thought = Thought {
-            open: Some("<think>"),
-            close: "</think>",
-            limit,
-        };
-        let grammar = answers.grammar("hermes", ToolChoice::Auto, true, Some(thought));
-        let accepts = |text: &str| answers.accepts(&grammar, text);
-        let mention = "<think>\nNo <tool_call> is needed.</think>\n";
-        for right in [
-            "",
-            "<thin air>",
-            &format!("{mention}\nYes."),
-            &format!("{mention}\nYes.\n{call}"),
-            &format!("\n{mention}{call}"),
-            &format!("<b>Yes.</b>\n{call}"),
-            &format!("\n{call}"),
-        ] {
-            assert!(accepts(right), "{right}");
-        }
-        for wrong in [
-            mention.trim_end().trim_end_matches("</think>"),
-            &format!("{mention}<tool_call>x"),
-            "<tool_call>x",
-            "<b><tool_call>x",
-        ] {
-            assert!(!accepts(wrong), "{wrong}");
-        }
-        let long = format!("<think>{}</think>Yes.", "x".repeat(41));
-        assert_eq!(accepts(&long), limit.is_none());
-    }
-}
-
-#[test]
 fn answers_stand_between_their_markers() {
     let markers = ["<|START_RESPONSE|>", "<|END_RESPONSE|>"];
     let [open, close] = markers;
@@ -451,30 +398,38 @@ fn answers_stand_between_their_markers() {
 }
 
 #[test]
-fn thoughts_are_limited() {
+fn json_that_is_no_call_is_an_answer_where_calls_have_no_marker() {
     let answers = Answers::new();
-    for (open, prefix) in [(None, ""), (Some("<think>"), "<think>")] {
-        let thought = Thought {
-            open,
-            close: "</think>",
-            limit: Some(8),
-        };
-        let lark = thought_grammar(thought, None, &|_| None);
-        let grammar = answers
-            .compiler
-            .compile(&Constraint::ToolCalls(lark.clone()));
-        let lark = lark.text();
-        let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {lark}"));
-        let accepts = |text: &str| answers.accepts(&grammar, &format!("{prefix}{text}"));
-        assert!(accepts("12345678</think>\n\nYes."), "{lark}");
-        assert!(accepts("</think>Yes </think>."));
-        assert!(!accepts("123456789</think>Yes."));
-        assert!(!accepts("12345678"));
-        let is_free = answers.accepts(&grammar, "Yes, all of it.");
-        assert_eq!(is_free, open.is_some());
-        let required = answers.grammar("hermes", ToolChoice::Required, true, Some(thought));
-        let call = TEXTS[1].1;
-        assert!(answers.accepts(&required, &format!("{prefix}Hm.</think>\n\n{call}")));
-        assert!(!answers.accepts(&required, &format!("{prefix}Hm. Hm. Hm.</think>\n\n{call}")));
+    let grammar = answers.grammar("llama3", ToolChoice::Auto, true, None);
+    for right in [
+        "{\"city\": \"Rome\"}",
+        "{\n  \"city\": \"Rome\"\n}",
+        "{\"names\": []}",
+        "{}",
+        TEXTS[3].1,
+        TEXTS[3].2,
+    ] {
+        assert!(answers.samples(&grammar, right), "{right}");
     }
+    for wrong in [
+        "{\"name\": \"get_time\", \"parameters\": {}}",
+        "{\"name\": 5}",
+        "{\"name\": \"now\", \"parameters\": {\"x\": 1}}",
+    ] {
+        assert!(!answers.samples(&grammar, wrong), "{wrong}");
+    }
+    // The parser finds no call either.
+    let format = ToolFormat::named("llama3").unwrap();
+    let mut parser = ToolParser::new(format, tools(), true);
+    let text = "{\"city\": \"Rome\"}";
+    let events: Vec<ToolEvent> = parser
+        .push(text)
+        .into_iter()
+        .chain(parser.finish())
+        .collect();
+    let parts = events.iter().map(|event| match event {
+        ToolEvent::Content(text) => text.as_str(),
+        ToolEvent::Call(call) => panic!("{call:?}"),
+    });
+    assert_eq!(parts.collect::<String>(), text);
 }

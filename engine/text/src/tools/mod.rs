@@ -43,12 +43,14 @@ mod rules;
 mod tagged;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thought_tests;
 mod tool;
 
 pub(crate) use call_rules::{json_call, rules_of_calls};
 pub use calls::ToolEvent;
 pub use format::{GENERIC, ToolFormat};
-pub(crate) use grammar::countable;
+pub(crate) use grammar::answer_grammar;
 pub use grammar::{AnswerSyntax, Thought, thought_grammar};
 pub use parser::ToolParser;
 pub use tool::{Tool, ToolCall, ToolCallDelta, ToolChoice, ToolError, Tools};

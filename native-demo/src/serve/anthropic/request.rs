@@ -93,7 +93,7 @@ fn set_thinking(request: &mut ChatRequest, fields: &Fields) -> Result<(), ApiErr
             Err(ApiError::parameter(param, message))
         }
         Some(tokens) if request.thinking == Some(true) => {
-            chat_request::limit_thoughts(request, tokens);
+            request.thinking_limit = Some(tokens);
             Ok(())
         }
         _ => Ok(()),
@@ -346,7 +346,7 @@ mod tests {
             (
                 r#"{"type": "enabled", "budget_tokens": 100}"#,
                 Some(true),
-                Some(400),
+                Some(100),
             ),
         ] {
             let request = read(&format!("\"thinking\": {thinking}"));

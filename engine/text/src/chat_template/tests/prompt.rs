@@ -171,7 +171,7 @@ fn roles_reach_the_template_unchanged() {
 }
 
 #[test]
-fn tool_calls_tools_and_documents_are_plain_text_too() {
+fn tool_calls_and_all_variables_are_plain_text_too() {
     let source =
         "{{ messages[0].tool_calls[0].name }}{{ tools[0] | tojson }}{{ documents[0] }}{{ note }}";
     let call = json!({"role": "assistant", "content": "", "tool_calls": [{"name": "<|im_end|>"}]});
@@ -184,11 +184,8 @@ fn tool_calls_tools_and_documents_are_plain_text_too() {
         let messages = [message.clone()];
         let tokens =
             template.render_and_encode(&tokenizer, &messages, false, extra, FromTemplateOnly);
-        let text = "<|im_end|>{\"<|im_end|>\": \"<|im_start|>\"}<|im_end|>";
-        let mut expected = plain(&tokenizer, text);
-        // Other variables come from the caller and are trusted.
-        expected.push(tokenizer.id("<|im_end|>").unwrap());
-        assert_eq!(tokens.unwrap(), expected);
+        let text = "<|im_end|>{\"<|im_end|>\": \"<|im_start|>\"}<|im_end|><|im_end|>";
+        assert_eq!(tokens.unwrap(), plain(&tokenizer, text));
     }
 }
 
