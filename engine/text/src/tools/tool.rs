@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::grammar::json_schema::names_all_properties;
 use crate::json_depth::depth;
 
 /// The most tools of a request.
@@ -165,18 +166,8 @@ impl Tool {
     /// Returns a schema of arguments that allows no others than the tool's lists, unless that says so: what a
     /// model adds is of no use.
     pub(crate) fn closed_parameters(&self) -> Value {
-        const OTHERS: [&str; 8] = [
-            "additionalProperties",
-            "unevaluatedProperties",
-            "patternProperties",
-            "$ref",
-            "allOf",
-            "anyOf",
-            "oneOf",
-            "if",
-        ];
         let mut schema = self.parameters.clone();
-        if OTHERS.iter().all(|keyword| schema.get(keyword).is_none()) {
+        if schema.as_object().is_some_and(names_all_properties) {
             schema["additionalProperties"] = false.into();
         }
         schema

@@ -7,6 +7,8 @@ pub(super) enum Format {
     Known,
     /// As a regular expression.
     Pattern(&'static str),
+    /// Not at all: schemas with it are refused.
+    Unsupported,
 }
 
 /// A year from 1 on, a month and a day that exist.
@@ -35,7 +37,8 @@ macro_rules! time {
     };
 }
 
-const FORMATS: [(&str, Format); 12] = [
+/// The formats that the standard defines.
+const FORMATS: [(&str, Format); 19] = [
     ("date", Format::Pattern(date!())),
     ("time", Format::Pattern(time!())),
     ("date-time", Format::Pattern(concat!(date!(), "T", time!()))),
@@ -51,9 +54,16 @@ const FORMATS: [(&str, Format); 12] = [
     ("ipv6", Format::Known),
     ("uuid", Format::Known),
     ("uri", Format::Known),
+    ("uri-reference", Format::Unsupported),
+    ("uri-template", Format::Unsupported),
+    ("iri", Format::Unsupported),
+    ("iri-reference", Format::Unsupported),
+    ("idn-email", Format::Unsupported),
+    ("idn-hostname", Format::Unsupported),
+    ("regex", Format::Unsupported),
 ];
 
-/// Returns how a format is enforced; `None` if it is not supported.
+/// Returns how a format is enforced; `None` if the standard does not define it.
 pub(super) fn format(name: &str) -> Option<Format> {
     let mut formats = FORMATS.iter();
     let found = formats.find(|(known, _)| *known == name);

@@ -9,7 +9,7 @@
 //! - `items`, `prefixItems`, `minItems`, `maxItems`;
 //! - `minLength`, `maxLength`, `pattern` without looks around and references, and as `format`: `date`, `time`,
 //!   `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid`, `uri`, `json-pointer`,
-//!   `relative-json-pointer`;
+//!   `relative-json-pointer`, and all that the standard does not define, which it calls annotations;
 //! - `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` (of numbers that `f64` holds exactly);
 //! - `unevaluatedProperties` and `unevaluatedItems` beside no schema that evaluates others;
 //! - `not`, `if` and others where their value makes them trivial.
@@ -18,6 +18,7 @@
 //! properties of an object in the order in which the schema names them, then further ones; at most 20 characters of
 //! white space between tokens; integers without a fraction; and no `\u` escapes but those of control characters.
 
+mod closed;
 mod definitions;
 mod draft;
 mod exact;
@@ -34,6 +35,8 @@ mod rewriter;
 mod scope;
 mod strings;
 
+pub use closed::closed;
+pub(crate) use closed::names_all_properties;
 pub(super) use message::error_of;
 pub(crate) use objects::MAX_PROPERTIES;
 

@@ -32,7 +32,9 @@ impl Rewriter<'_> {
             out.insert("pattern".into(), pattern.into());
         }
         if let Some(value) = scope.schema.get("format") {
-            let name = value.as_str().unwrap_or_default();
+            let name = value.as_str().ok_or_else(|| {
+                scope.refuse("format", format!("is {value}, but must be a string"))
+            })?;
             match format(name) {
                 Some(Format::Known) => {
                     out.insert("format".into(), name.into());
@@ -40,10 +42,12 @@ impl Rewriter<'_> {
                 Some(Format::Pattern(pattern)) => {
                     self.require(out, json!({"pattern": format!("^(?:{pattern})$")}));
                 }
-                None => {
+                Some(Format::Unsupported) => {
                     let reason = format!("is {value}, which is not supported");
                     return Err(scope.refuse("format", reason));
                 }
+                // Others are annotations.
+                None => {}
             }
         }
         Ok(())

@@ -107,6 +107,9 @@ fn formats_and_patterns_apply_together() {
     );
     let schema = json!({"type": "integer", "format": "int32"});
     check(schema, &["1"], &["\"1\""]);
+    // An annotation.
+    let schema = json!({"type": "string", "format": "password"});
+    check(schema, &["\"x\"", "\"\""], &["1"]);
 }
 
 #[test]
@@ -165,7 +168,8 @@ fn unsupported_keywords_are_refused_by_name() {
         ("patternProperties", json!({"patternProperties": {"a": {}, "b": {}}})),
         ("pattern", json!({"pattern": "(?=a)"})),
         ("pattern", json!({"pattern": "a(b$)c"})),
-        ("format", json!({"format": "phone"})),
+        ("format", json!({"format": "idn-email"})),
+        ("format", json!({"format": 5})),
         ("multipleOf", json!({"multipleOf": 0.01})),
         ("multipleOf", json!({"allOf": [{"multipleOf": 65537}, {"multipleOf": 65539}]})),
         ("minimum", json!({"minimum": 1e300})),
