@@ -152,18 +152,30 @@ impl TextProcessor {
     ) -> Result<Vec<u32>, PipelineError> {
         let mut request = ChatRequest::new(messages);
         request.control_tokens = control_tokens;
-        Ok(self.prepare_chat(&request)?.tokens)
+        Ok(self.render_chat(&request)?.tokens)
     }
 
-    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and
-    /// compiles the grammar of calls. The arguments of a tool whose schema cannot be enforced are free.
+    /// Formats a conversation as [`Self::prepare_chat`] does, but does not compile what the answer must follow.
     ///
     /// # Errors
     ///
-    /// As [`Self::chat_prompt`], or if a tool must be called and the grammar of calls is too large.
-    pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
+    /// As [`Self::chat_prompt`].
+    pub fn render_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
-        let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
+        Ok(super::model_files::prepare_chat(
+            &self.name, tokenizer, request,
+        )?)
+    }
+
+    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and
+    /// compiles what the answer must follow. The arguments of a tool whose schema cannot be enforced are free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::chat_prompt`], if what the answer must match is invalid, too large or not supported, or if a tool must
+    /// be called and the grammar of calls is too large.
+    pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
+        let mut prompt = self.render_chat(request)?;
         let may_call = request.tools().is_some() && !request.demands_call();
         let is_optional = may_call && request.answer.is_none();
         if let Some(constraint) = &prompt.constraint {
@@ -174,7 +186,13 @@ impl TextProcessor {
                     tracing::warn!("calls of tools are not constrained: {error}");
                     None
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Alone, it fails with an error of its own kind.
+                    if let Some(answer) = request.answer.as_ref() {
+                        self.grammar(answer)?;
+                    }
+                    return Err(error);
+                }
             };
         }
         Ok(prompt)

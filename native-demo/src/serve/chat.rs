@@ -40,7 +40,7 @@ pub async fn answer(
     let request = chat_request::of(&fields)?;
     let mut params = params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
-    structured::apply(&fields, &served.model, &mut params).await?;
+    params.answer = structured::constraint(&fields)?;
     let has_tools = request.tools().is_some();
     let is_named = matches!(request.tool_choice(), ToolChoice::Function(_));
     let mut texts = start(&server, &served, request, &params).await?;
@@ -106,26 +106,46 @@ pub async fn start(
     params: &GenerationParams,
 ) -> Result<Texts, ApiError> {
     let mut params = params.clone();
-    // The prompt says where in the answer the format begins to hold.
-    params.options.constraint = None;
-    request.answer = params.answer.take();
+    let (name, answer) = params.answer.take().unzip();
+    request.answer = answer;
     let model = served.model.clone();
-    let prompt = run_blocking(move || prompt(&model, &request)).await?;
+    let prompt = run_blocking(move || {
+        check_generates(&model)?;
+        let prompt = model.prepare_chat(&request);
+        prompt.map_err(|error| structured::refused(error, name).about("messages"))
+    });
+    let prompt = prompt.await?;
     let source = vec![Source::Chat(Box::new(prompt))];
     let started = Texts::start(server, served, source, &params).await;
     started.map_err(|error| error.about("messages"))
 }
 
-/// Returns the prompt of a conversation.
+/// Returns the prompt of a conversation. What its answers must follow is not compiled.
 ///
 /// # Errors
 ///
 /// If the model has no chat template, or the template refuses the conversation.
 pub fn prompt(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiError> {
-    if model.info().is_encoder {
-        let model = model.name().to_string();
-        return Err(ApiError::from(Error::NotAGenerator { model }).about("model"));
+    check_generates(model)?;
+    render(model, request)
+}
+
+/// Returns the prompt of a conversation as [`prompt`] does, also of a model that is an encoder.
+///
+/// # Errors
+///
+/// As [`prompt`].
+pub fn render(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiError> {
+    let prompt = model.text().render_chat(request);
+    prompt.map_err(|error| ApiError::from(Error::from(error)).about("messages"))
+}
+
+fn check_generates(model: &Model) -> Result<(), ApiError> {
+    match model.info().is_encoder {
+        true => {
+            let model = model.name().to_string();
+            Err(ApiError::from(Error::NotAGenerator { model }).about("model"))
+        }
+        false => Ok(()),
     }
-    let prompt = model.prepare_chat(request);
-    prompt.map_err(|error| ApiError::from(error).about("messages"))
 }

@@ -43,6 +43,9 @@ pub const OF_ALL_CHATS: &[&str] = &[
 /// The longest stop string in bytes.
 const MAX_STOP_BYTES: usize = 1024;
 
+/// What an answer must match, and the parameter that says so.
+pub type Requirement = (&'static str, Constraint);
+
 /// What a request asks for, apart from its prompt.
 #[derive(Clone, Debug)]
 pub struct GenerationParams {
@@ -50,8 +53,8 @@ pub struct GenerationParams {
     pub options: GenerateOptions,
     /// Whether the client gave no seed, so that one was drawn.
     has_drawn_seed: bool,
-    /// What the text of an answer in a chat must match. It is in the options too, for texts that are no chats.
-    pub answer: Option<Constraint>,
+    /// What the text of an answer in a chat must match, which is compiled with its prompt.
+    pub answer: Option<Requirement>,
     /// What is noted of the request at its end.
     pub facts: RequestFacts,
     /// The number of texts for each prompt.

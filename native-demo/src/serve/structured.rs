@@ -1,16 +1,19 @@
 //! What an answer must match: OpenAI's `response_format`, and the parameters of vLLM and llama.cpp for the same.
 
 use serde_json::Value;
-use wisp_engine::{Error, Model, grammar::Constraint};
+use wisp_engine::{
+    Error, Model,
+    grammar::{Constraint, json_schema},
+};
 
 use super::{
     blocking::run_blocking,
     error::ApiError,
     fields::{Fields, parse},
-    sampling::GenerationParams,
+    sampling::{GenerationParams, Requirement},
 };
 
-/// Reads what an answer must match, and compiles it for the model's tokens.
+/// Reads what a text that is no answer in a chat must match, and compiles it for the model's tokens.
 ///
 /// # Errors
 ///
@@ -20,61 +23,38 @@ pub async fn apply(
     model: &Model,
     params: &mut GenerationParams,
 ) -> Result<(), ApiError> {
-    compile(constraint(fields)?, model, params).await
-}
-
-/// Reads what a response must match, `text.format` in OpenAI's interface, and compiles it for the model's tokens.
-///
-/// # Errors
-///
-/// If the format is invalid, or its schema is not supported.
-pub async fn apply_text_format(
-    fields: &Fields,
-    model: &Model,
-    params: &mut GenerationParams,
-) -> Result<(), ApiError> {
-    compile(text_format(fields)?, model, params).await
-}
-
-/// Reads what the answer to a message must match, `output_config.format` in Anthropic's interface, and compiles it for
-/// the model's tokens.
-///
-/// # Errors
-///
-/// If the format is invalid, or its schema is not supported.
-pub async fn apply_output_format(
-    fields: &Fields,
-    model: &Model,
-    params: &mut GenerationParams,
-) -> Result<(), ApiError> {
-    compile(output_format(fields)?, model, params).await
-}
-
-async fn compile(
-    constraint: Option<(&'static str, Constraint)>,
-    model: &Model,
-    params: &mut GenerationParams,
-) -> Result<(), ApiError> {
-    let Some((name, constraint)) = constraint else {
+    let Some((name, constraint)) = constraint(fields)? else {
         return Ok(());
     };
     if model.info().is_encoder {
         // Refused where the texts start.
         return Ok(());
     }
-    params.answer = Some(constraint.clone());
     let model = model.clone();
-    let compile = move || match model.grammar(&constraint) {
-        Ok(grammar) => Ok(grammar),
-        Err(Error::Grammar(error)) => Err(ApiError::parameter(name, format!("{name}: {error}"))),
-        Err(error) => Err(ApiError::from(error)),
+    let compile = move || {
+        let grammar = model.grammar(&constraint);
+        grammar.map_err(|error| refused(error, Some(name)))
     };
     params.options.constraint = Some(run_blocking(compile).await?);
     Ok(())
 }
 
-/// Returns what an answer must match and the parameter that says so; `None` if it is free.
-pub(super) fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+/// Describes why the text of a request cannot be constrained: `name` is the parameter that says what it must match.
+pub(super) fn refused(error: Error, name: Option<&str>) -> ApiError {
+    match (error, name) {
+        (Error::Grammar(error), Some(name)) => {
+            ApiError::parameter(name, format!("{name}: {error}"))
+        }
+        (error, _) => ApiError::from(error),
+    }
+}
+
+/// Returns what an answer must match; `None` if it is free.
+///
+/// # Errors
+///
+/// If a parameter is invalid, or two are combined. The error names the parameter.
+pub(super) fn constraint(fields: &Fields) -> Result<Option<Requirement>, ApiError> {
     let readers: [(&'static str, Reader); 7] = [
         ("response_format", response_format),
         ("structured_outputs", structured_outputs),
@@ -87,10 +67,11 @@ pub(super) fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constr
             Ok(fields.get(name)?.map(Constraint::Choices))
         }),
         ("guided_grammar", |fields, name| {
-            Ok(fields.get(name)?.map(Constraint::Lark))
+            let grammar: Option<String> = fields.get(name)?;
+            grammar.map(|grammar| lark(name, grammar)).transpose()
         }),
     ];
-    let mut found: Option<(&'static str, Constraint)> = None;
+    let mut found: Option<Requirement> = None;
     for (name, read) in readers {
         let Some(constraint) = read(fields, name)? else {
             continue;
@@ -122,11 +103,35 @@ fn schema(name: &str, json: Option<&str>) -> Read {
         schema => schema,
     };
     match schema {
-        Value::Object(_) | Value::Bool(_) => Ok(Some(Constraint::JsonSchema(schema))),
+        Value::Object(_) | Value::Bool(_) => Ok(Some(closed(&schema))),
         _ => Err(ApiError::parameter(
             name,
             format!("{name} must be a JSON Schema"),
         )),
+    }
+}
+
+/// Returns what follows a JSON Schema, without properties that it does not name.
+fn closed(schema: &Value) -> Constraint {
+    Constraint::JsonSchema(json_schema::closed(schema))
+}
+
+/// Reads a grammar.
+fn lark(name: &str, grammar: String) -> Result<Constraint, ApiError> {
+    let is_rule = |line: &str| {
+        let head = line.split_once("::=").map(|(head, _)| head.trim());
+        let is_name = |c: char| c.is_alphanumeric() || "_-".contains(c);
+        head.is_some_and(|head| !head.is_empty() && head.chars().all(is_name))
+    };
+    match grammar.lines().any(is_rule) {
+        true => {
+            let message = format!(
+                "{name} is in GBNF or EBNF, whose rules have `::=`, but only grammars in Lark are supported: \
+                 `start: \"yes\" | \"no\"`"
+            );
+            Err(ApiError::parameter(name, message))
+        }
+        false => Ok(Constraint::Lark(grammar)),
     }
 }
 
@@ -149,15 +154,13 @@ fn response_format(fields: &Fields, name: &'static str) -> Read {
 }
 
 /// Reads the `format` in the `text` of a request for a response.
-pub(super) fn text_format(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+pub(super) fn text_format(fields: &Fields) -> Result<Option<Requirement>, ApiError> {
     let text: serde_json::Map<String, Value> = fields.get_or("text", serde_json::Map::new())?;
     flat_format("text.format", text.get("format"))
 }
 
 /// Reads the `format` in the `output_config` of a message, or `output_format`, its name in Anthropic's beta.
-pub(super) fn output_format(
-    fields: &Fields,
-) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+pub(super) fn output_format(fields: &Fields) -> Result<Option<Requirement>, ApiError> {
     let config: serde_json::Map<String, Value> =
         fields.get_or("output_config", serde_json::Map::new())?;
     let older: Option<Value> = fields.get("output_format")?;
@@ -171,7 +174,7 @@ pub(super) fn output_format(
 fn flat_format(
     name: &'static str,
     format: Option<&Value>,
-) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+) -> Result<Option<Requirement>, ApiError> {
     let Some(format) = format.filter(|format| !format.is_null()) else {
         return Ok(None);
     };
@@ -188,9 +191,7 @@ fn json_format(name: &str, kind: Option<&Value>, (path, schema): (&str, Option<&
         "json_object" | "json_schema" => {
             let schema = schema.filter(|schema| schema.is_object() || schema.is_boolean());
             let wrong = || ApiError::parameter(path, format!("{path} must be a JSON Schema"));
-            Ok(Some(Constraint::JsonSchema(
-                schema.ok_or_else(wrong)?.clone(),
-            )))
+            Ok(Some(closed(schema.ok_or_else(wrong)?)))
         }
         _ => {
             let path = format!("{name}.type");
@@ -200,7 +201,8 @@ fn json_format(name: &str, kind: Option<&Value>, (path, schema): (&str, Option<&
     }
 }
 
-/// Reads vLLM's `structured_outputs`: an object with one of `json`, `json_object`, `regex`, `choice` and `grammar`.
+/// Reads vLLM's `structured_outputs`: an object with one of `json`, `json_object`, `regex`, `choice` and `grammar`, and
+/// with others that are ignored.
 fn structured_outputs(fields: &Fields, name: &'static str) -> Read {
     let Some(raw) = fields.raw(name) else {
         return Ok(None);
@@ -226,21 +228,28 @@ fn structured_outputs(fields: &Fields, name: &'static str) -> Read {
         ),
         (
             "grammar",
-            inner
-                .get("grammar")
-                .map(|grammar| grammar.map(Constraint::Lark)),
+            inner.get::<String>("grammar").and_then(|grammar| {
+                let grammar = grammar.map(|grammar| lark("structured_outputs.grammar", grammar));
+                grammar.transpose()
+            }),
         ),
     ];
     if inner.raw("structural_tag").is_some() {
         return Err(ApiError::unsupported("structured_outputs.structural_tag"));
     }
+    let one_of = || {
+        let message =
+            format!("{name} must have one of json, json_object, regex, choice and grammar");
+        ApiError::parameter(name, message)
+    };
+    if kinds.iter().all(|(kind, _)| inner.raw(kind).is_none()) {
+        return Err(one_of());
+    }
     let mut found = None;
     for (kind, read) in kinds {
         let read = read.map_err(|error| error.with_param(&format!("{name}.{kind}")))?;
         if read.is_some() && found.is_some() {
-            let message =
-                format!("{name} must have one of json, json_object, regex, choice and grammar");
-            return Err(ApiError::parameter(name, message));
+            return Err(one_of());
         }
         found = found.or(read);
     }
@@ -303,11 +312,36 @@ mod tests {
                 json!({"structured_outputs": {"json_object": true}}),
                 Some(Constraint::JsonObject),
             ),
-            (json!({"structured_outputs": {}}), None),
+            (json!({"structured_outputs": {"json_object": false}}), None),
         ] {
             let found = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));
             assert_eq!(found.map(|(_, constraint)| constraint), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn schemas_of_answers_allow_no_properties_that_they_do_not_name() {
+        let schema =
+            json!({"properties": {"a": {"properties": {"b": {}}}, "c": {"type": "object"}}});
+        let mut strict = schema.clone();
+        for object in ["", "/properties/a"] {
+            strict.pointer_mut(object).unwrap()["additionalProperties"] = false.into();
+        }
+        for body in [
+            json!({"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}),
+            json!({"guided_json": schema.to_string()}),
+            json!({"structured_outputs": {"json": schema}}),
+        ] {
+            let (_, constraint) = read(&body).unwrap().unwrap();
+            assert_eq!(constraint, Constraint::JsonSchema(strict.clone()), "{body}");
+        }
+    }
+
+    #[test]
+    fn strings_of_lark_may_have_the_sign_of_other_grammars() {
+        let lark = "start: NAME \" ::= \" NAME\nNAME: /[a-z]+/\n";
+        let (_, constraint) = read(&json!({"guided_grammar": lark})).unwrap().unwrap();
+        assert_eq!(constraint, Constraint::Lark(lark.into()));
     }
 
     #[test]
@@ -372,6 +406,19 @@ mod tests {
             (
                 json!({"structured_outputs": {"json": {}, "regex": "a"}}),
                 "structured_outputs",
+            ),
+            (json!({"structured_outputs": {}}), "structured_outputs"),
+            (
+                json!({"structured_outputs": {"regex": null, "disable_any_whitespace": true}}),
+                "structured_outputs",
+            ),
+            (
+                json!({"guided_grammar": "root ::= \"a\""}),
+                "guided_grammar",
+            ),
+            (
+                json!({"structured_outputs": {"grammar": "# Either.\nroot ::= \"a\" | \"b\""}}),
+                "structured_outputs.grammar",
             ),
             (
                 json!({"structured_outputs": {"regex": 5}}),

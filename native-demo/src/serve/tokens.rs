@@ -111,8 +111,7 @@ pub async fn apply_template(
     let model = served.model.clone();
     let prompt = run_blocking(move || {
         tokenizer(model.text().tokenizer())?;
-        let prompt = model.prepare_chat(&request);
-        prompt.map_err(|error| ApiError::from(error).about("messages"))
+        chat::render(&model, &request)
     });
     let answer = json!({ "prompt": prompt.await?.text });
     Ok(json_response(StatusCode::OK, &answer))

@@ -70,6 +70,9 @@ fn events_have_the_parts_of_calls_in_order() {
         .with_tools(tools, ToolChoice::Required, false)
         .unwrap();
     let prompt = model.prepare_chat(&request).unwrap();
+    let rendered = model.text().render_chat(&request).unwrap();
+    assert_eq!(rendered.tokens, prompt.tokens);
+    assert!(prompt.grammar.is_some() && rendered.grammar.is_none());
     let (mut parts, mut text) = (Vec::new(), String::new());
     for event in model.answer(&prompt).max_tokens(60) {
         match event.unwrap() {

@@ -35,7 +35,7 @@ pub async fn answer(
     let request = request::chat(&fields)?;
     let mut params = request::params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
-    structured::apply_output_format(&fields, &served.model, &mut params).await?;
+    params.answer = structured::output_format(&fields)?;
     let mut texts = chat::start(&server, &served, request, &params).await?;
     let mut format = Format::new(format!("msg_{}", caller.id), &served.id, texts.counts);
     if params.stream {

@@ -31,7 +31,7 @@ pub async fn answer(
     let request = request::chat(&fields)?;
     let mut params = request::params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
-    structured::apply_text_format(&fields, &served.model, &mut params).await?;
+    params.answer = structured::text_format(&fields)?;
     let started = chat::start(&server, &served, request, &params).await;
     let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
     let echoed = request::echoed(&fields, &params)?;

@@ -55,6 +55,8 @@ fn invalid_requests_name_the_parameter() {
         (COMPLETIONS, completion(&json!({ "guided_regex": "a(" })), "guided_regex", Value::Null),
         (COMPLETIONS, completion(&json!({ "mirostat": 2 })), "mirostat", unsupported.clone()),
         (CHAT, chat(&json!({ "chat_template": "{{ messages }}" })), "chat_template", unsupported.clone()),
+        (CHAT, chat(&json!({ "guided_regex": "a(" })), "guided_regex", Value::Null),
+        (CHAT, chat(&json!({ "structured_outputs": {} })), "structured_outputs", Value::Null),
         (COMPLETIONS, completion(&json!({ "grammar": "root ::= x" })), "grammar", unsupported),
         (CHAT, chat(&json!({ "stream_options": { "include_usage": true } })), "stream_options", Value::Null),
     ];
