@@ -1,6 +1,6 @@
 //! Text for language models: tokenizers, the chat templates that turn conversations into prompts, and
-//! the grammars that generated texts follow. The crate depends on no other crate of Wisp: it knows bytes, tokens and messages, and
-//! neither models nor devices, so that it can be tested and used alone.
+//! the grammars that generated texts follow. The crate knows bytes, tokens and messages, and neither models nor devices, so that
+//! it can be tested and used alone.
 //!
 //! - [`tokenizer`] rebuilds a model's own tokenizer from a GGUF file or from a folder in Hugging
 //!   Face's layout, and turns text into tokens and back.

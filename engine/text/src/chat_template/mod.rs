@@ -3,11 +3,11 @@
 //! They are written for `transformers`, that is for Jinja2 in Python: a sandboxed environment with
 //! `trim_blocks` and `lstrip_blocks`, loop controls, the methods of Python's strings and
 //! dictionaries, `raise_exception`, `strftime_now`, a `tojson` that writes like `json.dumps` with
-//! `ensure_ascii=False`, and `{% generation %}` blocks. This module provides the same on minijinja.
+//! `ensure_ascii=False`, and `{% generation %}` blocks. This module provides the same with an interpreter
+//! of its own.
 //!
-//! A template is downloaded with its model and not trusted: the number of steps, the depth of
-//! recursion and the length of the output are limited. One thing is not: a single step may join two
-//! strings of any length, so a malicious template can use up memory.
+//! A template is downloaded with its model and not trusted: the number of steps, the time, the depth of
+//! recursion, the memory of all values and the length of the output are limited.
 //!
 //! The text of messages is not trusted either. [`ControlTokens`] says whether it may contain control
 //! tokens.

@@ -16,8 +16,6 @@ const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 pub(super) struct JsonCalls {
     expected: Expected,
     in_list: bool,
-    /// Whether the list has an object.
-    has_item: bool,
     object: Object,
 }
 
@@ -146,7 +144,6 @@ impl JsonCalls {
             calls.begin(name);
             calls.arguments(object.arguments.as_deref().unwrap_or("{}"));
         }
-        self.has_item = true;
         self.expected = Expected::CommaOrEnd;
         Some(match self.in_list {
             true => Step::More,

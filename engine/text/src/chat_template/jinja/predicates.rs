@@ -18,21 +18,7 @@ pub fn apply(
 ) -> Result<bool> {
     let passes = match kind_test(name, value) {
         Some(passes) => passes,
-        None => {
-            let other = match name {
-                "lower" | "upper" | "odd" | "even" => Value::Undefined,
-                _ if exists(name) => match arguments.positional.is_empty() {
-                    true => return Err(Fault::failed(format!("the test `{name}` needs a value"))),
-                    // As written: undefined is a value to compare with.
-                    false => arguments.positional.remove(0),
-                },
-                _ => {
-                    let name = excerpt(name);
-                    return Err(Fault::failed(format!("unknown test `{name}`")));
-                }
-            };
-            compare_test(meter, name, value, &other)?
-        }
+        None => compare_test(meter, name, value, &mut arguments)?,
     };
     arguments.finish()?;
     Ok(passes)
@@ -62,17 +48,31 @@ fn kind_test(name: &str, value: &Value) -> Option<bool> {
     })
 }
 
-fn compare_test(meter: &Rc<Meter>, name: &str, value: &Value, other: &Value) -> Result<bool> {
-    let order = |wanted: &[Ordering]| Ok(wanted.contains(&compare(meter, value, other)?));
+/// Applies a test of a value's content, which may compare it with an argument.
+fn compare_test(
+    meter: &Rc<Meter>,
+    name: &str,
+    value: &Value,
+    arguments: &mut Arguments,
+) -> Result<bool> {
+    let mut other = || -> Result<Value> {
+        match arguments.positional.is_empty() {
+            true => Err(Fault::failed(format!("the test `{name}` needs a value"))),
+            // As written: undefined is a value to compare with.
+            false => Ok(arguments.positional.remove(0)),
+        }
+    };
+    let order =
+        |other: Value, wanted: &[Ordering]| Ok(wanted.contains(&compare(meter, value, &other)?));
     match name {
-        "eq" | "equalto" | "==" => equal(meter, value, other),
-        "ne" | "!=" => Ok(!equal(meter, value, other)?),
-        "lt" | "lessthan" | "<" => order(&[Ordering::Less]),
-        "le" | "<=" => order(&[Ordering::Less, Ordering::Equal]),
-        "gt" | "greaterthan" | ">" => order(&[Ordering::Greater]),
-        "ge" | ">=" => order(&[Ordering::Greater, Ordering::Equal]),
-        "in" => contains(meter, other, value),
-        "sameas" => same(meter, value, other),
+        "eq" | "equalto" | "==" => equal(meter, value, &other()?),
+        "ne" | "!=" => Ok(!equal(meter, value, &other()?)?),
+        "lt" | "lessthan" | "<" => order(other()?, &[Ordering::Less]),
+        "le" | "<=" => order(other()?, &[Ordering::Less, Ordering::Equal]),
+        "gt" | "greaterthan" | ">" => order(other()?, &[Ordering::Greater]),
+        "ge" | ">=" => order(other()?, &[Ordering::Greater, Ordering::Equal]),
+        "in" => contains(meter, &other()?, value),
+        "sameas" => same(meter, value, &other()?),
         "odd" | "even" => {
             let is_odd = match value {
                 Value::Int(int) => int % 2 != 0,
@@ -81,11 +81,11 @@ fn compare_test(meter: &Rc<Meter>, name: &str, value: &Value, other: &Value) -> 
             };
             Ok(is_odd == (name == "odd"))
         }
-        "divisibleby" => Ok(match (value, other) {
-            (Value::Int(a), Value::Int(b)) => a.checked_rem(*b) == Some(0),
+        "divisibleby" => Ok(match (value, other()?) {
+            (Value::Int(a), Value::Int(b)) => a.checked_rem(b) == Some(0),
             _ => false,
         }),
-        "startingwith" | "endingwith" => match (value, other) {
+        "startingwith" | "endingwith" => match (value, other()?) {
             (Value::Text(a), Value::Text(b)) => {
                 meter.scan(b.len())?;
                 let (a, b) = (a.read(), b.read());
@@ -111,7 +111,7 @@ fn compare_test(meter: &Rc<Meter>, name: &str, value: &Value, other: &Value) -> 
                 upper && !lower
             })
         }
-        _ => Err(Fault::failed("unknown test")),
+        _ => Err(Fault::failed(format!("unknown test `{}`", excerpt(name)))),
     }
 }
 
@@ -123,11 +123,4 @@ fn same(meter: &Meter, a: &Value, b: &Value) -> Result<bool> {
         (a, b) if a.kind() == b.kind() => equal(meter, a, b),
         _ => Ok(false),
     }
-}
-
-/// Returns whether there is a test of a name.
-fn exists(name: &str) -> bool {
-    const NAMES: &str = " eq equalto == ne != lt lessthan < le <= gt greaterthan > ge >= in sameas \
-        odd even divisibleby startingwith endingwith lower upper ";
-    kind_test(name, &Value::None).is_some() || NAMES.contains(&format!(" {name} "))
 }
