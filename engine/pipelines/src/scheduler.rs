@@ -262,7 +262,7 @@ impl Scheduler {
 
     /// Schedules the decode steps that follow a batch which was submitted and whose tokens are not known yet:
     /// the same sequences, each with a placeholder for its token. Returns `None` if the next step may be
-    /// another one, because a waiting request can be admitted or a sequence reaches its token limit, or if
+    /// another one, because a waiting request can be admitted or all sequences reach their token limits, or if
     /// the pages for it are not free.
     pub fn schedule_after(&mut self, batch: &Batch) -> Option<Batch> {
         let next = self.waiting.peek().filter(|next| !self.is_refused(next));
@@ -377,7 +377,12 @@ impl Scheduler {
         let allowed = sequence
             .max_new_tokens
             .saturating_sub(sequence.generated().len());
-        allowed.min((self.max_length() + 1).saturating_sub(sequence.tokens.len()))
+        allowed.min(self.context_room(sequence))
+    }
+
+    /// Returns how many more tokens the context has room for, with one that is sampled and not cached.
+    fn context_room(&self, sequence: &Sequence) -> usize {
+        (self.max_length() + 1).saturating_sub(sequence.tokens.len())
     }
 
     /// Gives every running sequence the pages that its next token needs.
@@ -414,7 +419,8 @@ impl Scheduler {
 
     /// Returns how many decode steps fit into one batch after `in_flight` steps that were submitted: no
     /// sequence may exceed its token limit, and the pages for all steps must be free now. Takes these pages.
-    /// At least 1 if nothing is in flight.
+    /// At least 1 if nothing is in flight. Sequences that reach their limit in flight keep their rows, as those do that
+    /// a stop token ends: without them the device would wait for the host at each end. 0 if all sequences end so.
     fn decode_steps(&mut self, in_flight: usize) -> usize {
         let least = usize::from(in_flight == 0);
         let is_constrained = |sequence: &Sequence| sequence.constraint.is_some();
@@ -422,10 +428,17 @@ impl Scheduler {
             true => 1,
             false => self.pace.decode_steps(),
         };
+        let ends = |sequence: &Sequence| in_flight > 0 && self.room(sequence) <= in_flight;
+        if !self.running.is_empty() && self.running.iter().all(ends) {
+            return 0;
+        }
         let room = self
             .running
             .iter()
-            .map(|sequence| self.room(sequence))
+            .map(|sequence| match ends(sequence) {
+                true => self.context_room(sequence),
+                false => self.room(sequence),
+            })
             .min();
         let mut steps = room
             .unwrap_or(1)

@@ -308,6 +308,36 @@ fn steps_are_scheduled_ahead_while_a_request_waits_for_pages() {
 }
 
 #[test]
+fn steps_are_scheduled_ahead_while_a_sequence_ends() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 16));
+    let mut add = |new_tokens| scheduler.add(request(vec![1; 4], new_tokens)).unwrap();
+    let [short, long] = [2, 3].map(&mut add);
+    let batch = scheduler.schedule();
+    accept(&mut scheduler, &batch);
+    let batch = scheduler.schedule();
+    // The first sequence gets its last token in flight, and keeps its row.
+    let next = scheduler.schedule_after(&batch).unwrap();
+    assert_eq!(next.requests(), [short, long]);
+    assert_eq!(accept(&mut scheduler, &batch), [short]);
+    // The token that it samples in that row is nobody's.
+    assert_eq!(accept(&mut scheduler, &next), [long]);
+    assert!(scheduler.is_idle());
+    assert_eq!(scheduler.free_pages(), 16);
+}
+
+#[test]
+fn nothing_is_scheduled_ahead_if_all_sequences_end() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 16));
+    for _ in 0..2 {
+        scheduler.add(request(vec![1; 4], 2)).unwrap();
+    }
+    let batch = scheduler.schedule();
+    accept(&mut scheduler, &batch);
+    let batch = scheduler.schedule();
+    assert!(scheduler.schedule_after(&batch).is_none());
+}
+
+#[test]
 fn short_prompts_do_not_wait_for_long_ones() {
     let mut scheduler = Scheduler::new(limits(3, 400, 150));
     let mut add = |tokens| scheduler.add(request(vec![1; tokens], 1)).unwrap();
