@@ -57,11 +57,13 @@ fn try_texts(json: &Value) -> Vec<Result<usize, String>> {
 #[track_caller]
 fn assert_refused(component: &str, values: &[Value]) {
     for value in values {
-        let shown = &value.to_string()[..value.to_string().len().min(100)];
-        let error = load(&with(component, value.clone())).expect_err(shown);
+        let Err(error) = load(&with(component, value.clone())) else {
+            panic!("accepted: {:.100}", value.to_string());
+        };
         assert!(
             error.contains("tokenizer.json") && error.len() < 600,
-            "{shown}: {error}"
+            "{:.100}: {error}",
+            value.to_string()
         );
     }
 }
@@ -195,7 +197,7 @@ fn unknown_or_endless_components_are_refused() {
         for _ in 0..60 {
             deep = json!({"type": "Sequence", list: [deep]});
         }
-        let wide = json!({"type": "Sequence", list: vec![json!({"type": "ByteLevel"}); 100_000]});
+        let wide = json!({"type": "Sequence", list: vec![json!({"type": "ByteLevel"}); 20_000]});
         assert_refused(
             component,
             &[json!({"type": "Unknown"}), json!(1), deep, wide],
@@ -339,8 +341,9 @@ fn added_tokens_take_linear_time() {
         [70_004]
     );
     let deep: Vec<Value> = (1..4000).map(|length| token(&"a".repeat(length))).collect();
-    let millions = vec![token("x"); 1_000_000];
-    assert_refused("added_tokens", &[json!(deep), json!(millions)]);
+    // More than the limit of 131,072 tokens.
+    let too_many = vec![json!({"content": "x"}); 140_000];
+    assert_refused("added_tokens", &[json!(deep), json!(too_many)]);
 }
 
 #[test]
@@ -371,6 +374,8 @@ fn bad_post_processor_is_refused() {
         json!({"type": "TemplateProcessing", "single": single, "pair": [text],
             "special_tokens": {"x": {"id": "x", "ids": ids, "tokens": ["a"]}}})
     };
+    // More than the limit of 16,384 values.
+    let too_many = 20_000;
     assert_refused(
         "post_processor",
         &[
@@ -381,9 +386,9 @@ fn bad_post_processor_is_refused() {
                 json!([0]),
             ),
             template(json!([text, text]), json!([0])),
-            template(json!(vec![text.clone(); 1_000_000]), json!([0])),
+            template(json!(vec![text.clone(); too_many]), json!([0])),
             template(json!([token, text]), json!([4_000_000_000_u32])),
-            template(json!([token, text]), json!(vec![0; 1_000_000])),
+            template(json!([token, text]), json!(vec![0; too_many])),
             json!({"type": "BertProcessing", "cls": ["a", 99_999], "sep": ["b", 1]}),
             json!({"type": "BertProcessing"}),
         ],
