@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use wisp_engine::pipelines::chat_template::{ChatTemplate, ChatTemplateError, Message};
-use wisp_tests::fault;
+use wisp_tests::{fault, sample};
 
 fn conversation() -> Vec<Message> {
     let texts = [("user", "Hi"), ("assistant", "Hello!"), ("user", "Who?")];
@@ -31,6 +31,16 @@ fn assert_limited(sources: &[&str]) {
                 | ChatTemplateError::TooMuchOutput { .. }
         );
         assert!(is_limit, "{source}: {error}");
+    }
+}
+
+/// Checks a third of the templates in an ordinary run: each runs until it has used up the steps or the time.
+#[track_caller]
+fn assert_sample_limited(sources: &[&str]) {
+    for source in sources {
+        if sample::has(source, 0, 3) {
+            assert_limited(std::slice::from_ref(source));
+        }
     }
 }
 
@@ -151,9 +161,9 @@ fn shared_values_are_not_written_or_compared_without_end() {
         "{{ [ns.x, ns.y]|unique|length }}",
         "{% for i in [ns.x, ns.y] %}{{ loop.changed(i) }}{% endfor %}",
     ] {
-        assert_limited(&[&format!("{shared}{use_of_it}")]);
+        assert_sample_limited(&[&format!("{shared}{use_of_it}")]);
     }
-    assert_limited(&[
+    assert_sample_limited(&[
         "{{ ([[range(999)|list] * 999] * 999)|tojson }}",
         "{{ ([['x' * 9999999] * 999] * 999)|string|length }}",
     ]);
@@ -173,7 +183,7 @@ fn work_on_large_values_is_counted() {
         "{% for i in x %}{{ x.count(i) }}{% endfor %}",
         "{{ x|select('in', x)|list|length }}",
     ] {
-        assert_limited(&[&format!("{list}{work}")]);
+        assert_sample_limited(&[&format!("{list}{work}")]);
     }
     let text = "{% set x = 'xy' * 5000000 %}{% for i in range(99999) %}";
     for work in [
@@ -188,9 +198,9 @@ fn work_on_large_values_is_counted() {
         "{{ x.isalpha() }}{{ x is lower }}",
         "{{ [x, x ~ 'a']|sort|length }}",
     ] {
-        assert_limited(&[&format!("{text}{work}{{% endfor %}}")]);
+        assert_sample_limited(&[&format!("{text}{work}{{% endfor %}}")]);
     }
-    assert_limited(&[
+    assert_sample_limited(&[
         "{{ (['x' * 9999999] * 99999)|unique|list|length }}",
         "{{ (['x' * 9999999] * 99999)|sort|list|length }}",
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",

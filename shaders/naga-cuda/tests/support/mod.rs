@@ -16,6 +16,17 @@ pub const POLICIES: [BoundsCheckPolicy; 3] = [
     BoundsCheckPolicy::ReadZeroSkipWrite,
 ];
 
+/// Whether all cases of all tests run: `WISP_TEST_ALL=1`. An ordinary run takes a part of those that are slow.
+pub fn takes_all() -> bool {
+    std::env::var_os("WISP_TEST_ALL").is_some_and(|value| value == "1")
+}
+
+/// The number that decides which part an ordinary run takes, `WISP_TEST_TURN`, by default 0.
+pub fn turn() -> usize {
+    let turn = std::env::var("WISP_TEST_TURN");
+    turn.map_or(0, |turn| turn.parse().expect("WISP_TEST_TURN is a number"))
+}
+
 /// Parses and validates WGSL with all of naga's capabilities.
 pub fn parse(wgsl: &str) -> Result<(naga::Module, ModuleInfo), String> {
     let options = naga::front::wgsl::Options {
