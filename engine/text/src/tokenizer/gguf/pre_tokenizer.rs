@@ -343,6 +343,10 @@ mod tests {
                 prop_assert_eq!(splitter.split(&text), expected, "{:?}", rules.names);
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
         fn concatenated_pieces_equal_the_text(text in "(\\PC|[ \\t\\r\\n'a-c0-9]){0,40}") {
