@@ -205,12 +205,13 @@ fn hidden(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Kills conversions after growing pauses, and checks that the next one succeeds and leaves nothing else.
+/// Kills conversions of a model with `vocab` rows of the embedding after growing pauses, and checks that the next one
+/// succeeds and leaves nothing else.
 #[cfg(unix)]
-fn kill_conversions(moments: u64) {
+fn kill_conversions(moments: u64, vocab: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let from = folder.path().join("from");
-    model(&from, 256, 16384, Dtype::F32);
+    model(&from, 256, vocab, Dtype::F32);
     for (name, encoding) in [("a.gguf", "q4_k"), ("b", "f16")] {
         let to = folder.path().join(name);
         let begun = std::time::Instant::now();
@@ -246,14 +247,14 @@ fn kill_conversions(moments: u64) {
 #[cfg(unix)]
 #[test]
 fn killed_conversions_leave_nothing_after_the_next_one() {
-    kill_conversions(4);
+    kill_conversions(4, 4096);
 }
 
 #[cfg(unix)]
 #[test]
 #[ignore = "takes minutes"]
 fn conversions_killed_at_many_moments_leave_nothing_after_the_next_one() {
-    kill_conversions(60);
+    kill_conversions(60, 16384);
 }
 
 /// Runs the program where files may have at most this many blocks of 512 bytes; the signal for it is ignored.

@@ -7,12 +7,12 @@ use wisp_engine::{
         faults::{Fault, FaultPoint, Faults},
     },
     pipelines::{
-        CheckpointModel, DecoderModel, GenerateOptions, ModelLimits, PipelineError, TextEvent,
-        TextGenerator, TextProcessor,
+        CheckpointModel, DecoderModel, GenerateOptions, ModelFiles, ModelLimits, PipelineError,
+        TextEvent, TextGenerator, TextProcessor,
     },
     session::InferenceSession,
 };
-use wisp_tests::{bundled, fault};
+use wisp_tests::{bundled, fault, goldens};
 
 fn limits() -> ModelLimits {
     ModelLimits {
@@ -30,6 +30,12 @@ fn limits() -> ModelLimits {
 
 fn device() -> (Device, Faults) {
     Faults::wrap(&Device::host(1).unwrap())
+}
+
+/// A decoder of three layers that loads and runs in a moment, for tests that do so hundreds of times.
+fn small() -> ModelFiles {
+    let folder = goldens::directory("ministral3").expect("the checkpoint belongs to the tests");
+    ModelFiles::open(&folder).unwrap()
 }
 
 /// Two prompts that share their first page.
@@ -92,7 +98,7 @@ fn for_every_fault(mut call: impl FnMut(FaultPoint, u64, Fault) -> bool) -> usiz
 
 #[test]
 fn every_fault_while_loading_is_an_error_that_leaves_no_memory_behind() {
-    let files = bundled::files();
+    let files = small();
     let faults = for_every_fault(|point, at, fault| {
         let (device, faults) = device();
         faults.plan(point, at, fault);
@@ -117,7 +123,7 @@ fn every_fault_while_loading_is_an_error_that_leaves_no_memory_behind() {
 
 #[test]
 fn every_fault_while_generating_is_an_error_after_which_the_generator_works_or_is_lost() {
-    let files = bundled::files();
+    let files = small();
     let (device, faults) = device();
     let load = |device: &Device| {
         let session = InferenceSession::new(device.clone());

@@ -1,5 +1,7 @@
 //! The reader of GGUF headers.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use wisp_engine::weights::gguf::{Array, Gguf, GgufReader, Limits, Progress, Strings, Value};
 use wisp_engine::weights::{Encoding, FormatError, StoredEncoding};
@@ -418,8 +420,9 @@ proptest! {
 
     #[test]
     fn pieces_of_any_sizes_read_alike(sizes in prop::collection::vec(1usize..400, 1..100)) {
-        let file = samples::everything(3, false);
-        let mut rest = &file[..];
+        // Quantising a tensor in every encoding takes far longer than reading them.
+        static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| samples::everything(3, false));
+        let mut rest = &FILE[..];
         let mut pieces = Vec::new();
         for &size in sizes.iter().cycle() {
             let (piece, after) = rest.split_at(size.min(rest.len()));
@@ -430,6 +433,6 @@ proptest! {
             }
         }
         let read = read_pieces(pieces.into_iter(), None).unwrap();
-        assert_same(&read, &Gguf::parse(&file).unwrap());
+        assert_same(&read, &Gguf::parse(&FILE).unwrap());
     }
 }
