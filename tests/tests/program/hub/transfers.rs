@@ -64,11 +64,12 @@ fn a_later_run_resumes_a_partial_download() {
     );
 }
 
-/// Standard error is no terminal here, so that no bar shows the progress.
+/// Standard error is no terminal here, so that no bar shows the progress; the first line comes after five seconds.
 #[test]
 fn a_long_download_is_reported_in_lines() {
     let (hub, home) = (tiny_hub(), home());
-    hub.inject("GET /org", Fault::Slow(Duration::from_millis(2)), 1);
+    // After each of 3,800 kilobytes.
+    hub.inject("GET /org", Fault::Slow(Duration::from_micros(1500)), 1);
     let run = generate(&hub, home.path(), "org/tiny", &[]).succeeded();
     for words in [
         "downloading tiny-Q8_0.gguf: ",

@@ -109,7 +109,7 @@ fn server_answers_while_it_loads() {
         tempfile::tempdir().expect("a temporary folder"),
     );
     hub.add("org/tiny", "tiny.gguf", file);
-    hub.inject("tiny.gguf", Fault::Slow(Duration::from_millis(1)), 100);
+    hub.inject("tiny.gguf", Fault::Slow(Duration::from_micros(300)), 100);
     let server = Server::start_with(&["--model", "org/tiny"], |command| {
         hub.configure(command, home.path());
     });
