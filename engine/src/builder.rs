@@ -42,9 +42,23 @@ pub enum LoadProgress {
     },
     /// A setting has no effect, or another one than asked for. Reported at most once for each setting.
     Note {
+        /// What the note is about.
+        kind: NoteKind,
         /// What the user may want to know, as a sentence without a full stop.
         text: String,
     },
+}
+
+/// What a [`LoadProgress::Note`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoteKind {
+    /// The device has no kernels of the wanted precision, and computes exactly.
+    PrecisionUnavailable,
+    /// No product of the model is computed in the wanted precision.
+    PrecisionUnused,
+    /// The embeddings by layer are on the host, so every decode step is submitted alone.
+    LayerEmbeddings,
 }
 
 /// A callback for progress.

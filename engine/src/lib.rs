@@ -176,7 +176,7 @@ mod structured;
 mod timings;
 mod worker;
 
-pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder};
+pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, NoteKind};
 pub use conversation::{Answer, Chat};
 pub use embed::Embedder;
 pub use error::Error;

@@ -319,9 +319,9 @@ impl OpenModel {
     }
 
     /// Reports a note, if there is one.
-    fn note(&self, text: Option<String>) {
-        if let Some(text) = text {
-            self.builder.report(LoadProgress::Note { text });
+    fn note(&self, note: Option<LoadProgress>) {
+        if let Some(note) = note {
+            self.builder.report(note);
         }
     }
 

@@ -187,7 +187,7 @@ fn show(
                 weights.finish_and_clear();
             }
         }
-        LoadProgress::Note { text } => message!("note: {}", escape::line(&text)),
+        LoadProgress::Note { text, .. } => message!("note: {}", escape::line(&text)),
         _ => {}
     }
 }

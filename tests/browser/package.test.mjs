@@ -247,7 +247,7 @@ test("parts of text, developers' messages and lists of one prompt are read", asy
     const wisp = await engine();
     const chats = [];
     const part = (text) => ({ type: "text", text });
-    for (const [role, content] of [["system", "Hello!"], ["developer", [part("Hel"), part("lo!")]]]) {
+    for (const [role, content] of [["system", "Hello!\nWho are you?"], ["developer", [part("Hello!"), part(""), part("Who are you?")]]]) {
       const messages = [{ role, content: "Be kind." }, { role: "user", content }];
       const { choices: [{ message }], usage } = await wisp.chat.completions.create({ messages, max_tokens: 8 });
       chats.push([message, usage]);

@@ -2,7 +2,7 @@
 
 use wasm_bindgen::JsValue;
 use wisp_engine::{
-    Error,
+    Error, NoteKind,
     device::DeviceError,
     pipelines::{ModelFilesError, PipelineError, architectures::ArchitectureError},
     session::SessionError,
@@ -60,6 +60,14 @@ fn weight_kind(error: &WeightError) -> &'static str {
     match error {
         WeightError::Io { .. } => "Network",
         _ => "ModelFormat",
+    }
+}
+
+/// Returns the kind of the warning that reports a note.
+pub fn warning_kind(note: NoteKind) -> &'static str {
+    match note {
+        NoteKind::PrecisionUnavailable => "NoHalfPrecision",
+        _ => "NoEffect",
     }
 }
 

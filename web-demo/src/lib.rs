@@ -4,6 +4,7 @@
 //! parts of files pass between JavaScript and this module.
 
 mod error;
+mod events;
 mod kernels;
 mod model;
 mod options;

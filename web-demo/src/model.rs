@@ -5,16 +5,16 @@ use std::{
     time::Duration,
 };
 
-use js_sys::{Function, Object, Promise, Uint8Array};
+use js_sys::{Array, Float32Array, Function, Object, Promise, Reflect, Uint8Array};
 use send_wrapper::SendWrapper;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
-    Canceller, EndingToken, Error, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
+    Canceller, Error, Events, LoadProgress, Model,
     device::{Api, Device, DeviceInfo, DeviceSpec},
     pipelines::{
-        EncoderTokenizer, ModelFiles,
+        ModelFiles,
         benchmark::{Workload, speed, warm_up},
         tokenizer::Tokenizer,
     },
@@ -23,8 +23,9 @@ use wisp_engine::{
 };
 
 use crate::{
-    error::Failure,
-    options::{BenchOptions, ChatOptions, EmbedInput, LoadOptions, RequestOptions, TuneOptions},
+    error::{Failure, warning_kind},
+    events::RequestEvent,
+    options::{BenchOptions, ChatOptions, EmbedInputs, LoadOptions, RequestOptions, TuneOptions},
     source::{JsFile, Source},
 };
 
@@ -41,124 +42,6 @@ struct Info<'a> {
     max_length: u64,
     weight_bytes: u64,
     device: &'a DeviceInfo,
-}
-
-/// A token with its log-probability, as OpenAI's API has it.
-#[derive(Serialize)]
-struct TokenLogprob {
-    /// The name of the token.
-    token: String,
-    logprob: f32,
-    /// The bytes of its text.
-    bytes: Vec<u8>,
-}
-
-impl TokenLogprob {
-    fn new(token: u32, logprob: f32, tokenizer: Option<&Tokenizer>) -> TokenLogprob {
-        TokenLogprob {
-            token: tokenizer.map_or_else(|| token.to_string(), |tokenizer| tokenizer.label(token)),
-            logprob,
-            bytes: tokenizer.map_or_else(Vec::new, |tokenizer| tokenizer.token_bytes(token)),
-        }
-    }
-}
-
-/// The log-probabilities of a sampled token and of the most likely ones.
-#[derive(Serialize)]
-struct Score {
-    #[serde(flatten)]
-    own: TokenLogprob,
-    top_logprobs: Vec<TokenLogprob>,
-}
-
-impl Score {
-    fn new(token: u32, score: TokenScore, tokenizer: Option<&Tokenizer>) -> Score {
-        let top = score.top.iter();
-        Score {
-            own: TokenLogprob::new(token, score.log_probability, tokenizer),
-            top_logprobs: top
-                .map(|(token, logprob)| TokenLogprob::new(*token, *logprob, tokenizer))
-                .collect(),
-        }
-    }
-}
-
-/// An event of a request.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-enum RequestEvent {
-    Prompt {
-        tokens: usize,
-    },
-    Prefill {
-        done: usize,
-        total: usize,
-    },
-    Token {
-        token: u32,
-        /// The number of characters that begin in it, without those of special tokens, which the text leaves out.
-        characters: usize,
-        score: Option<Score>,
-    },
-    Text {
-        text: String,
-    },
-    Reasoning {
-        text: String,
-    },
-    Call(CallPart),
-    Stop,
-    End {
-        reason: FinishReason,
-        cached_tokens: usize,
-        reasoning_tokens: usize,
-    },
-}
-
-/// A part of a call of a tool.
-#[derive(Serialize)]
-struct CallPart {
-    /// The number of the call in the answer.
-    index: usize,
-    /// The name of the tool, in the first part.
-    name: Option<String>,
-    /// The next piece of the arguments.
-    arguments: String,
-}
-
-impl RequestEvent {
-    /// Converts an event to the form in which the page receives it, with tokens named by `tokenizer`; `None` for
-    /// events that the package does not use.
-    fn of(event: Event, tokenizer: Option<&Tokenizer>) -> Option<RequestEvent> {
-        Some(match event {
-            Event::Prefill { done, total } => RequestEvent::Prefill { done, total },
-            Event::Token { token, score } => RequestEvent::Token {
-                token,
-                characters: tokenizer.map_or(0, |tokenizer| tokenizer.characters(token)),
-                score: score.map(|score| Score::new(token, score, tokenizer)),
-            },
-            // It is counted and scored as the others, but is not part of the text.
-            Event::Ending(EndingToken { token, score }) => RequestEvent::Token {
-                token,
-                characters: 0,
-                score: score.map(|score| Score::new(token, score, tokenizer)),
-            },
-            Event::Text(text) => RequestEvent::Text { text },
-            Event::Reasoning(text) => RequestEvent::Reasoning { text },
-            Event::ToolCall(call) => RequestEvent::Call(CallPart {
-                index: call.index,
-                name: call.name,
-                arguments: call.arguments,
-            }),
-            Event::StopString(_) => RequestEvent::Stop,
-            Event::End { reason, usage } => RequestEvent::End {
-                reason,
-                cached_tokens: usage.cached_tokens,
-                reasoning_tokens: usage.reasoning_tokens,
-            },
-            _ => return None,
-        })
-    }
 }
 
 /// Cancels a request or the loading of a model.
@@ -203,15 +86,13 @@ where
 pub struct JsModel {
     model: Model,
     device: Device,
-    /// The tokenizer, if the model is an encoder.
-    tokenizer: Option<Arc<EncoderTokenizer>>,
 }
 
 /// Reads the configuration files of a model from an object that maps names to `Uint8Array`s.
 fn described(texts: &Object) -> HashMap<String, Vec<u8>> {
     let mut files = HashMap::new();
     for entry in Object::entries(texts).iter() {
-        let entry: js_sys::Array = entry.unchecked_into();
+        let entry: Array = entry.unchecked_into();
         if let (Some(name), Ok(bytes)) = (entry.get(0).as_string(), entry.get(1).dyn_into()) {
             let bytes: Uint8Array = bytes;
             files.insert(name, bytes.to_vec());
@@ -226,6 +107,7 @@ async fn open(
     options: &str,
     canceller: Canceller,
     progress: Function,
+    note: Function,
 ) -> Result<JsModel, Failure> {
     let options: LoadOptions = serde_json::from_str(options)?;
     let spec = DeviceSpec::Adapter {
@@ -237,22 +119,20 @@ async fn open(
     let checkpoint = Checkpoint::open_remote(files.into_iter().map(remote).collect()).await?;
     let files = ModelFiles::from_files(&options.name, checkpoint, &described(texts))?;
     let spec = &files.model_spec.spec;
-    let tokenizer = spec.encoder.is_some().then(|| EncoderTokenizer::of(&files));
-    let progress = SendWrapper::new(progress);
+    let (progress, note) = (SendWrapper::new(progress), SendWrapper::new(note));
     let model = options
         .builder(spec.max_positions)
         .opened_device(device.clone())
         .canceller(&canceller)
         .on_progress(move |news| {
-            // Errors of the callback do not stop the load.
+            // Errors of the callbacks do not stop the load.
             match news {
                 LoadProgress::Weights { done, total } => {
                     let (done, total) = ((done as f64).into(), (total as f64).into());
                     let _ = progress.call2(&JsValue::NULL, &done, &total);
                 }
-                LoadProgress::Note { text } => {
-                    let none = JsValue::from(0);
-                    let _ = progress.call3(&JsValue::NULL, &none, &none, &text.into());
+                LoadProgress::Note { kind, text } => {
+                    let _ = note.call2(&JsValue::NULL, &warning_kind(kind).into(), &text.into());
                 }
                 _ => {}
             }
@@ -260,18 +140,14 @@ async fn open(
         .with_files(files)?
         .load_async()
         .await?;
-    Ok(JsModel {
-        model,
-        device,
-        tokenizer: tokenizer.map(Arc::new),
-    })
+    Ok(JsModel { model, device })
 }
 
 /// Returns the time since the page or the worker started.
 fn clock() -> Duration {
-    let performance = js_sys::Reflect::get(&js_sys::global(), &"performance".into());
+    let performance = Reflect::get(&js_sys::global(), &"performance".into());
     let now = performance.ok().and_then(|performance| {
-        let now: Function = js_sys::Reflect::get(&performance, &"now".into())
+        let now: Function = Reflect::get(&performance, &"now".into())
             .ok()?
             .dyn_into()
             .ok()?;
@@ -306,10 +182,26 @@ fn promise<T: Into<JsValue>>(work: impl Future<Output = Result<T, Failure>> + 's
     future_to_promise(async move { Ok(work.await?.into()) })
 }
 
+/// Returns `{ tokens, vectors }` of embeddings. It is a plain object, which a worker can send to its page.
+fn embedded(tokens: usize, rows: &[Vec<f32>]) -> Object {
+    let vectors = rows.iter().map(|row| Float32Array::from(row.as_slice()));
+    let vectors: Array = vectors.collect();
+    let result = Object::new();
+    for (name, value) in [
+        ("tokens", JsValue::from(tokens as f64)),
+        ("vectors", vectors.into()),
+    ] {
+        // A property of a new object can always be set.
+        let _ = Reflect::set(&result, &name.into(), &value);
+    }
+    result
+}
+
 #[wasm_bindgen(js_class = Model)]
 impl JsModel {
     /// Loads a model. `files` are its weights, `texts` its configuration files, and `options` is JSON.
-    /// `progress` is called with the loaded bytes and the bytes of all weights.
+    /// `progress` is called with the loaded bytes and the bytes of all weights, and `note` with the kind and the text of each
+    /// warning.
     ///
     /// # Errors
     ///
@@ -320,9 +212,10 @@ impl JsModel {
         options: String,
         canceller: &JsCanceller,
         progress: Function,
+        note: Function,
     ) -> Result<JsModel, JsValue> {
         let canceller = canceller.canceller.clone();
-        Ok(open(files, &texts, &options, canceller, progress).await?)
+        Ok(open(files, &texts, &options, canceller, progress, note).await?)
     }
 
     /// Returns the description of the model and its device as JSON.
@@ -425,32 +318,27 @@ impl JsModel {
         })
     }
 
-    /// Embeds inputs, a JSON list of texts and lists of tokens. Returns the number of tokens, followed by the
-    /// embeddings.
+    /// Embeds inputs, a JSON list of texts or of lists of tokens. Resolves to `{ tokens, vectors }`: the number of tokens of
+    /// all inputs, and a `Float32Array` for each input.
     ///
     /// Rejects if the model is no encoder, a text is too long, it is cancelled, or the device fails.
     pub fn embed(&self, inputs: String, canceller: &JsCanceller) -> Promise {
-        let (model, tokenizer) = (self.model.clone(), self.tokenizer.clone());
+        let embedder = self.model.embedder();
         let canceller = canceller.canceller.clone();
         promise(async move {
-            let inputs: Vec<EmbedInput> = serde_json::from_str(&inputs)?;
-            let mut tokens = Vec::with_capacity(inputs.len());
-            for (number, input) in (1..).zip(inputs) {
-                tokens.push(match (input, &tokenizer) {
-                    (EmbedInput::Tokens(tokens), _) => tokens,
-                    (EmbedInput::Text(text), Some(tokenizer)) => {
-                        tokenizer.tokenize_one(number, &text, false)?.tokens
-                    }
-                    // The model is not an encoder: the call below reports that.
-                    (EmbedInput::Text(_), None) => Vec::new(),
-                });
-            }
-            let count: usize = tokens.iter().map(Vec::len).sum();
-            let embedder = model.embedder();
-            let rows = until(&canceller, embedder.embed_tokens_async(tokens)).await?;
-            let mut out = vec![count as f32];
-            out.extend(rows.concat());
-            Ok(js_sys::Float32Array::from(out.as_slice()))
+            let inputs: EmbedInputs = serde_json::from_str(&inputs)?;
+            let (tokens, rows) = match inputs {
+                EmbedInputs::Texts(texts) => {
+                    let embeddings = until(&canceller, embedder.embed_async(&texts)).await?;
+                    (embeddings.tokens, embeddings.vectors)
+                }
+                EmbedInputs::Tokens(texts) => {
+                    let tokens: usize = texts.iter().map(Vec::len).sum();
+                    let rows = until(&canceller, embedder.embed_tokens_async(texts)).await?;
+                    (tokens, rows)
+                }
+            };
+            Ok(embedded(tokens, &rows))
         })
     }
 

@@ -253,10 +253,10 @@ pub struct TuneOptions {
     pub seconds: f64,
 }
 
-/// An input to embed.
+/// Inputs to embed.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum EmbedInput {
-    Text(String),
-    Tokens(Vec<u32>),
+pub enum EmbedInputs {
+    Texts(Vec<String>),
+    Tokens(Vec<Vec<u32>>),
 }

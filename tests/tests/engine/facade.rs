@@ -10,7 +10,7 @@ use std::{
 
 use wisp_engine::{
     Answer, Canceller, Chat, Completion, Error, Event, Events, FinishReason, LoadProgress, Message,
-    Model, ModelBuilder,
+    Model, ModelBuilder, NoteKind, Precision,
     device::Device,
     pipelines::{
         ModelInputs, ModelLimits, ModelOutputs, PipelineConfig, PipelineError, PipelineModel,
@@ -594,4 +594,23 @@ fn loading_reports_progress_and_can_be_cancelled() {
     let error = builder.load().unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error:?}");
     assert_eq!(*reports.lock().unwrap(), 1);
+}
+
+#[test]
+fn loading_notes_a_precision_without_effect() {
+    let notes = |precision| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let builder = on_host().precision(precision).on_progress(move |news| {
+            if let LoadProgress::Note { kind, .. } = news {
+                sink.lock().unwrap().push(kind);
+            }
+        });
+        builder.load().unwrap();
+        seen.lock().unwrap().clone()
+    };
+    assert!(notes(Precision::Exact).is_empty());
+    assert_eq!(notes(Precision::F16), [NoteKind::PrecisionUnavailable]);
+    // The built-in model's weights are in F16.
+    assert_eq!(notes(Precision::Int8), [NoteKind::PrecisionUnused]);
 }

@@ -332,7 +332,7 @@ fn the_facade_notes_where_the_embeddings_are() {
             .prefix_caching(shares)
             .configure(short_chunks)
             .on_progress(move |progress| {
-                if let LoadProgress::Note { text } = progress {
+                if let LoadProgress::Note { text, .. } = progress {
                     kept.lock().unwrap().push(text);
                 }
             });

@@ -1,6 +1,6 @@
 import initialise, { Canceller, Model, wasmMemory } from "./wisp_web.js";
 import { CHUNK } from "./cache.js";
-import { check, WispError } from "./errors.js";
+import { check, WispError, type WispErrorCode } from "./errors.js";
 import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
@@ -104,6 +104,14 @@ export type RequestEvent =
   /** The request has ended. */
   | { type: "end"; reason: "stop" | "length" | "cancelled"; cached_tokens: number; reasoning_tokens: number };
 
+/** The embeddings of a request. */
+export interface Vectors {
+  /** The number of tokens of all inputs. */
+  tokens: number;
+  /** One for each input. */
+  vectors: Float32Array[];
+}
+
 /** Bytes in use. */
 export interface Memory {
   /** Currently on the GPU. */
@@ -193,11 +201,9 @@ export class Core {
     signal.addEventListener("abort", cancel);
     try {
       const name = files.name;
-      const told = (loaded: number, total: number, note?: string) => {
-        if (note === undefined) tell({ loaded, total });
-        else onWarning(new WispError(options.precision === "f16" ? "NoHalfPrecision" : "NoEffect", note));
-      };
-      const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, told);
+      const onProgress = (loaded: number, total: number) => tell({ loaded, total });
+      const onNote = (code: WispErrorCode, text: string) => onWarning(new WispError(code, text));
+      const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, onProgress, onNote);
       tell({ phase: "compiling" });
       await compiled().catch((error: unknown) => {
         model.free();

@@ -1,6 +1,6 @@
 import { models, type StoredFile } from "./cache.js";
 import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
-import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./core.js";
+import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning, Vectors } from "./core.js";
 import { json, WispError, type WispErrorCode } from "./errors.js";
 import { Generation, joined, refuse } from "./generate.js";
 import type {
@@ -73,13 +73,14 @@ export interface TuneReport {
   }[];
 }
 
-/** Returns the text of a message's content. */
+/** Returns the text of a message's content. Each part begins a line: clients that split a text into parts mean separate texts. */
 function contentText(content: ChatMessage["content"]): string {
   if (!Array.isArray(content)) return content ?? "";
-  return content.map((part) => {
+  const texts = content.map((part) => {
     if (part?.type === "text" && typeof part.text === "string") return part.text;
     throw new WispError("InvalidRequest", `the content of a message may have parts of type text only, not of type ${part?.type}`);
-  }).join("");
+  });
+  return texts.filter((text) => text !== "").join("\n");
 }
 
 /** Returns messages as templates read them: each with a role that they know and a text. */
@@ -290,19 +291,17 @@ export class Wisp {
   private async createEmbeddings(params: EmbeddingParams, { signal }: RequestOptions = {}): Promise<Embeddings> {
     refuse(params);
     const { input } = params;
-    if (typeof input !== "string" && !Array.isArray(input)) {
-      throw new WispError("InvalidRequest", "input must be a text, a list of texts, or tokens");
+    const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== "number" ? input : [input];
+    const isText = (one: unknown) => typeof one === "string";
+    const isTokens = (one: unknown) => Array.isArray(one) && one.every(isToken);
+    if (!inputs.every(isText) && !inputs.every(isTokens)) {
+      throw new WispError("InvalidRequest", "input must be a text, a list of texts, tokens, or a list of lists of tokens");
     }
-    const alone = typeof input === "string" || typeof input[0] === "number";
-    const inputs = alone ? [input] : [...input];
-    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs: json(inputs) }, undefined, signal);
-    const width = numbers.length / Math.max(inputs.length, 1);
+    const { tokens, vectors } = await this.caller.call<Vectors>("embed", { inputs: json(inputs) }, undefined, signal);
     return {
       object: "list",
       model: this.info.name,
-      data: inputs.map((_, index) => ({
-        object: "embedding", index, embedding: numbers.slice(index * width, (index + 1) * width),
-      })),
+      data: vectors.map((vector, index) => ({ object: "embedding", index, embedding: Array.from(vector) })),
       usage: { prompt_tokens: tokens, total_tokens: tokens },
     };
   }

@@ -10,7 +10,7 @@ export interface TextPart {
 export interface ChatMessage {
   /** `developer` is another name of `system`. */
   role: "system" | "developer" | "user" | "assistant" | "tool";
-  /** The text, or parts that are joined; `null` in an answer of calls alone. */
+  /** The text, or parts, each of which begins a line; `null` in an answer of calls alone. */
   content: string | TextPart[] | null;
   /** The calls of an earlier answer. */
   tool_calls?: ToolCall[];
