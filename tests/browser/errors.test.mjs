@@ -255,3 +255,41 @@ test("a browser without WebGPU is a NoWebGpu error", async () => {
     await without.close();
   }
 });
+
+test("a status that is an error is named, and asked for again if it may pass", async () => {
+  const tries = async (status) => {
+    site.server.state.fault = ({ path }) => (path === "/tiny.gguf" ? { status } : {});
+    site.server.state.requests.length = 0;
+    await fails({ model: "/tiny.gguf", cache: "none" }, "Network", new RegExp(`answers with HTTP status ${status}$`));
+    return site.server.state.requests.filter(({ path }) => path === "/tiny.gguf").length;
+  };
+  const counts = [await tries(403), await tries(503)];
+  site.server.state.fault = undefined;
+  assert.deepEqual(counts, [1, 3]);
+});
+
+test("a missing schema and inputs of two kinds are InvalidRequest errors", async () => {
+  const { formats, input } = await run(site.page, async ({ engine }) => {
+    const wisp = await engine();
+    const outcome = (call) => call.then(() => "none", ({ code, message }) => `${code}: ${message}`);
+    const formats = [];
+    for (const more of [{}, { json_schema: null }, { json_schema: { name: "x" } }, { json_schema: { schema: "x" } }]) {
+      formats.push(await outcome(wisp.completions.create({ prompt: "x", response_format: { type: "json_schema", ...more } })));
+    }
+    return { formats, input: await outcome(wisp.embeddings.create({ input: ["x", [1]] })) };
+  });
+  assert.deepEqual(formats, Array(4).fill("InvalidRequest: response_format.json_schema.schema must be a JSON Schema"));
+  assert.match(input, /^InvalidRequest: input must be /);
+});
+
+test("a precision without effect is a warning with the code of its reason", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const codes = [];
+    // The weights of the built-in model are in F16, which is not multiplied with 8-bit activations.
+    for (const options of [{ precision: "f16", baseline: true }, { precision: "int8" }]) {
+      await (await Wisp.load({ ...options, onWarning: ({ code }) => codes.push(code) })).unload();
+    }
+    return codes;
+  });
+  assert.deepEqual(got, ["NoHalfPrecision", "NoEffect"]);
+});

@@ -437,3 +437,17 @@ function shards(bytes) {
   files["model.safetensors.index.json"] = Buffer.from(JSON.stringify({ metadata: {}, weight_map }));
   return files;
 }
+
+test("the smallest model of a hub repository is that of the smallest sum of parts", async () => {
+  const hub = await serveHub();
+  const parts = llamaParts(small, 3).map(({ size, read }) => read(0, size));
+  const whole = parts.reduce((sum, { length }) => sum + length, 0);
+  hub.publish({
+    "larger-00001-of-00002.gguf": Buffer.alloc(whole), "larger-00002-of-00002.gguf": Buffer.alloc(1),
+    "single.gguf": Buffer.alloc(whole + 1),
+    ...Object.fromEntries(parts.map((bytes, i) => [`small-0000${i + 1}-of-00003.gguf`, bytes])),
+  });
+  const got = await run(site.page, loadOnce, { model: { repo: "org/tiny", endpoint: hub.url }, cache: "none" });
+  await hub.close();
+  assert.ok(got.tokens, JSON.stringify(got));
+});

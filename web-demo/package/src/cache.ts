@@ -153,8 +153,7 @@ export class CachedFile {
     if (this.about?.size === size && this.about.etag === etag) return;
     for (const index of this.chunks) await this.folder.removeEntry(String(index)).catch(() => {});
     this.chunks.clear();
-    this.about = { url: this.url, size, etag, added: Date.now() };
-    await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
+    await this.finish(size, etag);
   }
 
   /** Prepares for pieces of a file whose size is not known yet, and deletes those of earlier downloads. Until `finish`, the
@@ -165,7 +164,7 @@ export class CachedFile {
     await this.finish(0, null);
   }
 
-  /** Sets the description of a file whose pieces are all stored. */
+  /** Stores a description of the file. One that was downloaded as a whole gets its size after its last piece. */
   async finish(size: number, etag: string | null): Promise<void> {
     this.about = { url: this.url, size, etag, added: Date.now() };
     await write(this.folder, ABOUT, [JSON.stringify(this.about)]);

@@ -1,6 +1,18 @@
 import { CachedFile, CHUNK } from "./cache.js";
 import { check, WispError } from "./errors.js";
 
+/** An answer of a server with a status that is an error. */
+export class HttpError extends WispError {
+  constructor(url: string, readonly status: number) {
+    super("Network", `${url}: the server answers with HTTP status ${status}`);
+  }
+
+  /** Whether the same request may succeed later. */
+  get isTransient(): boolean {
+    return this.status >= 500 || this.status === 429;
+  }
+}
+
 /** A file that the engine reads in pieces. */
 export interface SourceFile {
   readonly name: string;
@@ -312,10 +324,7 @@ export class HttpFile implements SourceFile {
     if (response.status === 416) {
       throw new WispError("ModelFormat", `${this.name} is empty or shorter than it was`);
     }
-    if (response.status >= 500 || response.status === 429) throw new TypeError(`HTTP status ${response.status}`);
-    if (!response.ok) {
-      throw new WispError("Network", `${this.url}: the server answers with HTTP status ${response.status}`);
-    }
+    if (!response.ok) throw new HttpError(this.url, response.status);
     return response;
   }
 
@@ -412,14 +421,14 @@ export class HttpFile implements SourceFile {
     }
   }
 
-  /** Retries after broken connections as long as data arrives. */
+  /** Retries after broken connections and transient errors of the server as long as data arrives. */
   private async retrying<T>(run: (progress: () => void) => Promise<T>): Promise<T> {
     for (let failures = 0; ; ) {
       try {
         return await run(() => (failures = 0));
       } catch (error) {
         check(this.options.signal);
-        if (error instanceof WispError) throw error;
+        if (error instanceof WispError && !(error instanceof HttpError && error.isTransient)) throw error;
         this.disconnect();
         failures += 1;
         // A server that never responded is not retried.
@@ -430,6 +439,7 @@ export class HttpFile implements SourceFile {
   }
 
   private explain(error: unknown): WispError {
+    if (error instanceof HttpError) return error;
     const other = new URL(this.url).origin !== globalThis.location?.origin;
     const hint = other && this.size === 0
       ? " (it cannot be reached, or it does not allow other sites to read it: CORS)"

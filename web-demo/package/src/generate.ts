@@ -2,7 +2,7 @@ import type { Caller } from "./caller.js";
 import type { Prompt, RequestEvent } from "./core.js";
 import { check, json, WispError } from "./errors.js";
 import type {
-  ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, ToolCall, ToolCallDelta, Usage,
+  ChatParams, CompletionParams, FinishReason, RequestOptions, ResponseFormat, TokenLogprob, ToolCall, ToolCallDelta, Usage,
 } from "./openai.js";
 
 /** A part of a generation. */
@@ -67,12 +67,19 @@ function scored(params: Params): number | undefined {
   return logprobs ? top ?? 0 : undefined;
 }
 
+/** Returns the JSON Schema of a response format, whose type promises one. */
+function schemaOf({ json_schema }: Extract<ResponseFormat, { type: "json_schema" }>): object | boolean {
+  const schema: unknown = json_schema?.schema;
+  if (typeof schema === "boolean" || (typeof schema === "object" && schema !== null && !Array.isArray(schema))) return schema;
+  throw new WispError("InvalidRequest", "response_format.json_schema.schema must be a JSON Schema");
+}
+
 /** Returns what the answer must match, in the engine's form; undefined if it is free. */
 function constraint(params: Params): object | undefined {
   const { response_format: format, structured_outputs: outputs } = params;
   const given: object[] = [];
   if (format?.type === "json_object") given.push({ jsonObject: true });
-  else if (format?.type === "json_schema") given.push({ jsonSchema: format.json_schema.schema });
+  else if (format?.type === "json_schema") given.push({ jsonSchema: schemaOf(format) });
   else if (format != null && format.type !== "text") {
     throw new WispError("InvalidRequest", "response_format.type must be text, json_object or json_schema");
   }

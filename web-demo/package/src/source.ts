@@ -1,6 +1,6 @@
 import { CachedFile, models } from "./cache.js";
 import { WispError } from "./errors.js";
-import { type FetchOptions, HttpFile, LocalFile, type SourceFile } from "./files.js";
+import { type FetchOptions, HttpError, HttpFile, LocalFile, type SourceFile } from "./files.js";
 
 /** The source of a model. */
 export type ModelSource =
@@ -20,7 +20,7 @@ export type ModelSource =
 export interface HubSource {
   /** `org/name`. */
   readonly repo: string;
-  /** A file of the repository, or an encoding such as `q4_k`. Default: the smallest GGUF, or safetensors. */
+  /** A file of the repository, or an encoding such as `q4_k`. Default: the smallest GGUF model, or safetensors. */
   readonly file?: string;
   /** A branch, tag or commit. Default: `main`. */
   readonly revision?: string;
@@ -85,6 +85,9 @@ function parts(name: string): string[] {
   const number = (i: number) => String(i + 1).padStart(5, "0");
   return Array.from({ length: Number(part[2]) }, (_, i) => name.replace(PART, `-${number(i)}-of-${part[2]}.gguf`));
 }
+
+/** The name of the first part of a split GGUF file. */
+const firstPart = (name: string) => name.replace(PART, "-00001-of-$2.gguf");
 
 /** Opens the files of a source. */
 export async function open(source: ModelSource, options: FetchOptions): Promise<OpenModel> {
@@ -213,8 +216,9 @@ async function optional(url: string, options: FetchOptions, isStored: boolean, v
     file = await HttpFile.openText(url, options, verify);
     return await file.text();
   } catch (error) {
-    if (error instanceof WispError && /HTTP status 40[134]/.test(error.message)) return undefined;
-    if (isStored && error instanceof WispError && error.code === "Network" && !/HTTP status/.test(error.message)) return undefined;
+    if (error instanceof HttpError) {
+      if ([401, 403, 404].includes(error.status)) return undefined;
+    } else if (isStored && error instanceof WispError && error.code === "Network") return undefined;
     throw error;
   } finally {
     await file?.close();
@@ -227,15 +231,18 @@ interface HubEntry {
   type: string;
 }
 
-/** The file of a repository that is meant: by name, by encoding, or the smallest. */
+/** The file of a repository that is meant: by name, by encoding, or the smallest. Split files count with all their parts. */
 function choose(source: HubSource, entries: readonly HubEntry[]): string | undefined {
   const wanted = source.file?.toLowerCase();
   const files = entries.filter((entry) => isWeights(entry.path) && !/mmproj|imatrix/i.test(entry.path));
   const exact = files.find((entry) => entry.path.toLowerCase() === wanted);
   if (exact) return exact.path;
   const ggufs = files.filter((entry) => entry.path.endsWith(".gguf"));
-  const named = ggufs.filter((entry) => !wanted || entry.path.toLowerCase().includes(wanted));
-  return named.sort((a, b) => a.size - b.size || (a.path < b.path ? -1 : 1))[0]?.path;
+  const sizes = new Map<string, number>();
+  for (const { path, size } of ggufs) sizes.set(firstPart(path), (sizes.get(firstPart(path)) ?? 0) + size);
+  const first = ggufs.map(({ path }) => path).filter((path) => path === firstPart(path));
+  const named = first.filter((path) => !wanted || path.toLowerCase().includes(wanted));
+  return named.sort((a, b) => sizes.get(a)! - sizes.get(b)! || (a < b ? -1 : 1))[0];
 }
 
 /** The file of a repository to open: the one that is meant, or else safetensors. */
