@@ -1,17 +1,12 @@
-//! Runs language models on any GPU, in Rust, from one set of WGSL kernels. Applications depend on this
-//! crate: it provides [`Model`], which loads a checkpoint and generates text, chats or computes
-//! embeddings, and re-exports the layers below as modules. It may depend on all of them and knows no
-//! command line. It exists so that a program needs only one dependency.
+//! Runs language models locally: load a GGUF or safetensors model, then generate, chat or embed, on any GPU or on the
+//! CPU.
 //!
-//! The layers from top to bottom; each depends only on those below it:
+//! The crate is not on crates.io yet:
 //!
-//! - [`pipelines`] turns a checkpoint into graphs and runs them for many requests at once: tokenizer,
-//!   chat template, architectures, KV cache, scheduler, sampling.
-//! - [`session`] compiles graphs, loads their weights and runs them.
-//! - [`compiler`] compiles a graph to a program, without weights and without a device.
-//! - [`graph`] describes the computation, with custom ops if needed ([`extension`]); [`weights`] reads
-//!   checkpoints.
-//! - [`device`] runs kernels: on GPUs through wgpu, on the host CPU as their twins in Rust.
+//! ```toml
+//! [dependencies]
+//! wisp-engine = { git = "https://github.com/wisp-engine/wisp", features = ["hub"] }
+//! ```
 //!
 //! # Generating text
 //!
@@ -31,6 +26,62 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Chatting
+//!
+//! A [`Chat`] keeps the history of a conversation, and formats it with the model's template:
+//!
+//! ```no_run
+//! # use wisp_engine::{Event, Model};
+//! # fn main() -> Result<(), wisp_engine::Error> {
+//! let model = Model::load("model.gguf")?;
+//! let mut chat = model.chat().system("Answer in one sentence.");
+//! for question in ["Why is the sky blue?", "And at sunset?"] {
+//!     for event in chat.send(question) {
+//!         if let Event::Text(text) = event? {
+//!             print!("{text}");
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Settings
+//!
+//! [`Model::builder`] takes the device, the length of the context (by default the model's own, at most
+//! [`DEFAULT_CONTEXT_LENGTH`]), the number of parallel sequences, and a folder for compiled programs; without the
+//! folder, every load compiles the model again:
+//!
+//! ```no_run
+//! # use wisp_engine::{Model, files::DiskCache};
+//! # fn main() -> Result<(), wisp_engine::Error> {
+//! let model = Model::builder("model.gguf")
+//!     .device("vulkan")?
+//!     .context_length(8192)
+//!     .compile_cache(DiskCache::new("cache"))
+//!     .load()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! Every function returns an [`Error`], which can be matched on, such as [`Error::ContextFull`]. [`Error::remedies`]
+//! returns what may resolve one as values of [`Remedy`], for a program that offers them to its users.
+//!
+//! # The layers
+//!
+//! The layers below are modules of this crate, so that a program needs no other dependency. From top to bottom, each
+//! depends only on those below it:
+//!
+//! - [`pipelines`] turns a checkpoint into graphs and runs them for many requests at once: tokenizer,
+//!   chat template, architectures, KV cache, scheduler, sampling.
+//! - [`session`] compiles graphs, loads their weights and runs them.
+//! - [`compiler`] compiles a graph to a program, without weights and without a device.
+//! - [`graph`] describes the computation, with custom ops if needed ([`extension`]); [`weights`] reads
+//!   checkpoints.
+//! - [`device`] runs kernels: on GPUs through wgpu, on the host CPU as their twins in Rust.
 //!
 //! # A graph of your own
 //!
@@ -66,7 +117,7 @@
 //! let options = InitOptions { max_dims: [("batch".to_string(), 16)].into(), ..Default::default() };
 //! let model = session.init_blocking(&compiled.models()[0], &weights, options)?;
 //! let x = Tensor::f32(&[1, 2], &[2.0, 3.0]).ok_or("two numbers")?;
-//! let outputs = pollster::block_on(model.execute(&[&x]))?;
+//! let outputs = model.execute_blocking(&[&x])?;
 //! assert_eq!(outputs[0].as_f32(), Some(&[2.0, 3.5, 0.0][..]));
 //! # Ok(())
 //! # }
@@ -126,7 +177,7 @@
 //! let model = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
 //! let [x, y] = [[1.0, 2.0], [10.0, 20.0]].map(|values| Tensor::f32(&[2], &values));
 //! let inputs = [&x.ok_or("two")?, &y.ok_or("two")?];
-//! let outputs = pollster::block_on(model.execute(&inputs))?;
+//! let outputs = model.execute_blocking(&inputs)?;
 //! assert_eq!(outputs[0].as_f32(), Some(&[12.0, 24.0][..]));
 //! # Ok(())
 //! # }

@@ -47,45 +47,27 @@ struct Cli {
     command: Command,
 }
 
+// Without comments: the help of a command is the whole comment of its type, which one here would replace.
 #[derive(Subcommand)]
 enum Command {
-    /// Continue a text, or answer a prompt with --chat
     Generate(Box<commands::generate::Generate>),
-    /// Chat with a model in the terminal
     Chat(commands::chat::Chat),
-    /// Write the logits of every position to a safetensors file
     Logits(commands::logits::Logits),
-    /// Convert a model to GGUF or safetensors, optionally in another encoding
     Convert(commands::convert::Convert),
-    /// Compute embeddings of texts with an encoder such as BERT
     Encode(commands::encode::Encode),
-    /// Rank documents by their relevance to a query with a cross-encoder
     Rerank(commands::rerank::Rerank),
-    /// Serve models over HTTP with OpenAI's interface
     Serve(commands::serve::Serve),
-    /// Answer the requests of a file, in OpenAI's format of batches
     Batch(commands::batch::Batch),
-    /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
-    /// Measure how well a model predicts a text
     Perplexity(commands::perplexity::Perplexity),
-    /// Measure the speed of a model, and compare it with the limits of the device
     Bench(commands::bench::Bench),
-    /// Measure which kernels are fastest on the device, and use them from then on
     Tune(commands::tune::Tune),
-    /// Compile a model in advance, for this device or another target
     WarmCache(commands::warm_cache::WarmCache),
-    /// List the devices of this machine
     Devices(commands::devices::Devices),
-    /// Describe a model and estimate the memory that it needs
     Info(commands::info::Info),
-    /// List supported architectures and encodings, and downloaded models
     List(commands::list::List),
-    /// Print a script that completes commands and flags in a shell
     Completions(commands::completions::Completions),
-    /// Print the man page, or write one for every command
     Man(commands::man::ManPages),
-    /// Print the licences of Wisp and of the libraries inside this program
     Licenses(commands::licenses::Licenses),
 }
 

@@ -87,12 +87,23 @@ async fn no_adapter(spec: &DeviceSpec) -> DeviceError {
     DeviceError::NoAdapter {
         wanted: spec.to_string(),
         found: found.iter().map(named).collect(),
-        remedy: match spec {
+        remedy: match *spec {
             DeviceSpec::Adapter { api: Api::Host, .. } => "The host is one device: use `host`.",
+            DeviceSpec::Adapter { api, .. } if has_adapter(&found, api) => {
+                "Devices of an interface are numbered from 0: use one of the available ones."
+            }
             DeviceSpec::Adapter { api: Api::Cuda, .. } => cuda::REMEDY,
-            _ => gpu::REMEDY,
+            DeviceSpec::Adapter { api, .. } => gpu::remedy(api),
+            // It is the host where there is no adapter.
+            DeviceSpec::Auto => "Use the host device.",
         },
     }
+}
+
+/// Returns whether any of the devices belongs to an interface.
+fn has_adapter(devices: &[(DeviceSpec, DeviceInfo)], wanted: Api) -> bool {
+    let mut specs = devices.iter().map(|(spec, _)| *spec);
+    specs.any(|spec| matches!(spec, DeviceSpec::Adapter { api, .. } if api == wanted))
 }
 
 #[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
@@ -106,8 +117,9 @@ mod gpu {
     use super::*;
     use crate::backend::Backend;
 
-    pub const REMEDY: &str =
-        "This build has only the host device: build Wisp with the feature `wgpu`.";
+    pub fn remedy(_: Api) -> &'static str {
+        "This build has only the host device: build Wisp with the feature `wgpu`."
+    }
 
     pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
         Vec::new()

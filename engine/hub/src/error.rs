@@ -10,7 +10,7 @@ use wisp_weights::{SupportedEncoding, WeightError};
 #[non_exhaustive]
 pub enum RepoError {
     /// Occurs when a name is neither a path on this machine nor the name of a repository.
-    #[error("{name}: no such file or directory{}", if *.may_be_repo { "" } else { " (the name of a hub repository has the form org/name)" })]
+    #[error("{name}: no such file or directory{}", if *.may_be_repo { "" } else { " (a hub repository is named org/name, such as HuggingFaceTB/SmolLM2-135M-Instruct; https://huggingface.co/models finds them)" })]
     NotFound {
         /// The model's name or path, as the user gave it.
         name: String,
@@ -106,7 +106,9 @@ pub enum RepoError {
         problem: String,
     },
     /// Occurs when no connection to the hub can be made.
-    #[error("{repo} is not a file or directory here, and {endpoint} cannot be reached: {problem}")]
+    #[error(
+        "{repo} is not a file or directory here, and {endpoint} cannot be reached: {problem}; check the network connection, the proxy (HTTPS_PROXY) and HF_ENDPOINT, or give the path of a .gguf file"
+    )]
     Unreachable {
         /// The repository's name, `org/name`.
         repo: String,

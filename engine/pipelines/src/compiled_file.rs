@@ -9,7 +9,7 @@ use wisp_session::{
 use wisp_types::DeviceInfo;
 
 use crate::{
-    config::{ConfigError, PipelineConfig, TuningSource},
+    config::{ConfigError, Field, FieldGroup, PipelineConfig, TuningSource},
     error::PipelineError,
     limits::ModelLimits,
     model_files::ModelFiles,
@@ -40,7 +40,15 @@ impl PipelineConfig {
                 .metadata()
                 .get(name)
                 .map_or("unknown", String::as_str);
-            (there != here).then(|| format!("{name} is {there}, here {here}"))
+            (there != here).then(|| {
+                let is_setting =
+                    Field::find(name).is_some_and(|field| field.group != FieldGroup::Model);
+                let setting = match is_setting {
+                    true => format!(" (`{name} = {there}`)"),
+                    false => String::new(),
+                };
+                format!("{name} is {there}, here {here}{setting}")
+            })
         });
         let differences: Vec<String> = differences.collect();
         match differences.is_empty() {

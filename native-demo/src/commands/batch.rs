@@ -33,7 +33,7 @@ pub struct Batch {
     #[arg(long)]
     retry_failed: bool,
     /// A model, as in wisp serve; may be given several times [default: the model inside the program]
-    #[arg(long, short, value_name = "[NAME=]MODEL")]
+    #[arg(long, short, value_name = "[NAME=]MODEL", help_heading = "Model")]
     model: Vec<ModelArg>,
     /// How tokens are sampled where a request does not say it, as in wisp serve
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]

@@ -39,12 +39,12 @@ pub struct Chat {
     reasoning_effort: Option<ReasoningEffort>,
     #[command(flatten)]
     control_tokens: ControlTokens,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Sampling")]
     sampling: SamplingArgs,
     /// How tokens are sampled where no flag says it: as the model's files recommend, or with the program's defaults
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]
+    #[arg(long, help_heading = "Sampling", value_enum, value_name = "WHICH", default_value_t = GenerationConfig::Auto)]
     generation_config: GenerationConfig,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Adapters")]
     adapter: AdapterArgs,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION | CHAT }>,

@@ -16,7 +16,11 @@ use wisp_engine::{
     session::{GpuProfiling, StartTimes},
 };
 
-use super::{ControlTokens, TokenList, length_limit::LengthLimit, read_text};
+use super::{
+    ControlTokens, TokenList,
+    length_limit::{LengthLimit, tokens},
+    read_text,
+};
 use crate::{
     adapter::AdapterArgs,
     constraint::ConstraintArgs,
@@ -48,21 +52,6 @@ pub struct Generate {
     reasoning_effort: Option<ReasoningEffort>,
     #[command(flatten)]
     control_tokens: ControlTokens,
-    #[command(flatten)]
-    sampling: SamplingArgs,
-    /// How tokens are sampled where no flag says it: as the model's files recommend, or with the program's defaults
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::None)]
-    generation_config: GenerationConfig,
-    #[command(flatten)]
-    constraint: ConstraintArgs,
-    #[command(flatten)]
-    tools: ToolArgs,
-    /// Stop at this text; may be given several times
-    #[arg(long, value_name = "S")]
-    stop: Vec<String>,
-    /// Continue after the model's end-of-text token
-    #[arg(long)]
-    ignore_eos: bool,
     /// Print the prompt before the text, in whatever form it is given; with --logprobs, also its
     /// log-probabilities
     #[arg(long)]
@@ -74,7 +63,22 @@ pub struct Generate {
     /// Print one JSON object instead of the text
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Sampling")]
+    sampling: SamplingArgs,
+    /// How tokens are sampled where no flag says it: as the model's files recommend, or with the program's defaults
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = GenerationConfig::None)]
+    generation_config: GenerationConfig,
+    /// Stop at this text; may be given several times
+    #[arg(long, value_name = "S")]
+    stop: Vec<String>,
+    /// Continue after the model's end-of-text token
+    #[arg(long)]
+    ignore_eos: bool,
+    #[command(flatten, next_help_heading = "Structured output")]
+    constraint: ConstraintArgs,
+    #[command(flatten, next_help_heading = "Tools")]
+    tools: ToolArgs,
+    #[command(flatten, next_help_heading = "Adapters")]
     adapter: AdapterArgs,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
@@ -238,8 +242,8 @@ impl Generate {
             });
         }
         message!(
-            "{} tokens on {}{}",
-            completion.tokens.len(),
+            "{} on {}{}",
+            tokens(completion.tokens.len()),
             settings.device_of(&model),
             timings.described()
         );

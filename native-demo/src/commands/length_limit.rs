@@ -22,11 +22,11 @@ impl LengthLimit {
     /// Returns a note on a text that reached a limit.
     pub fn note(&self, model: &Model, usage: Usage) -> String {
         match self.max_new_tokens {
-            Some(max) if usage.completion_tokens >= max => format!(
-                "the text ends after {max} tokens, as --max-new-tokens asks; the model did not end it"
-            ),
+            Some(max) if usage.completion_tokens >= max => {
+                format!("stopped after {} (--max-new-tokens)", tokens(max))
+            }
             _ => format!(
-                "the text ends because the {}",
+                "stopped because the {}",
                 self.full_context(model.context_length())
             ),
         }
@@ -42,5 +42,13 @@ impl LengthLimit {
             None => "--max-length N loads a longer one".into(),
         };
         format!("context of {length} tokens is full; {remedy}")
+    }
+}
+
+/// Returns a number of tokens with its noun.
+pub fn tokens(count: usize) -> String {
+    match count {
+        1 => "1 token".into(),
+        count => format!("{count} tokens"),
     }
 }

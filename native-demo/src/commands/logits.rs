@@ -30,7 +30,7 @@ pub struct Logits {
     /// The file to write, with the F32 tensor "logits" [tokens, vocab]
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Adapters")]
     adapter: AdapterArgs,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,

@@ -34,7 +34,7 @@ pub struct Perplexity {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Adapters")]
     adapter: AdapterArgs,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,

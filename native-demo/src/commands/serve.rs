@@ -20,7 +20,7 @@ use crate::{
 pub struct Serve {
     /// A model: a .gguf file, a directory in Hugging Face's layout, or a repository of a hub, under the name NAME; may be
     /// given several times [default: the model inside the program]
-    #[arg(long, short, value_name = "[NAME=]MODEL")]
+    #[arg(long, short, value_name = "[NAME=]MODEL", help_heading = "Model")]
     model: Vec<ModelArg>,
     /// The address to listen on; other machines reach addresses that are not this machine's own, so that those need
     /// --api-key or --no-auth

@@ -29,7 +29,7 @@ pub struct WarmCache {
     /// with CUDA sm_75, sm_80, sm_90 or sm_120. All kernels are translated to the shader language of the target as a check
     #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile", "device_class", "precision"])]
     target: Option<String>,
-    /// Write the compiled model to this file, for --serialized-model-path
+    /// Write the compiled model to this file, for --serialized-model-path on the target machine
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object

@@ -43,6 +43,17 @@ fn bit(group: FieldGroup) -> u8 {
     }
 }
 
+/// Returns the heading of a group's flags in the help.
+fn heading(group: FieldGroup) -> &'static str {
+    match group {
+        FieldGroup::Model => "Model",
+        FieldGroup::Device => "Device",
+        FieldGroup::Limits => "Memory and cache",
+        FieldGroup::Generation => "Sampling",
+        FieldGroup::Lora => "Adapters",
+    }
+}
+
 /// Defaults that differ from those of the library, because they suit a terminal better: the field, its
 /// value (empty if it depends on the model), and the value as the help shows it.
 const DEFAULTS: &[(&str, &str, &str)] = &[
@@ -121,6 +132,7 @@ fn arg(groups: u8, field: &'static Field) -> Arg {
     let arg = Arg::new(field.name)
         .long(flag.long)
         .help(help)
+        .help_heading(heading(field.group))
         .allow_negative_numbers(true)
         .value_parser(move |text: &str| values::of_field(field, text));
     let arg = match flag.short {
@@ -144,6 +156,7 @@ impl<const GROUPS: u8> Args for Settings<GROUPS> {
         let file = Arg::new(CONFIG)
             .long(CONFIG)
             .value_name("FILE")
+            .help_heading(None::<&'static str>)
             .value_parser(clap::value_parser!(PathBuf))
             .help(
                 "A TOML file with settings, such as max_length = 2048; environment variables such as \

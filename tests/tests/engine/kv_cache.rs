@@ -208,7 +208,7 @@ fn info_and_compiled_models_have_the_format_of_the_target() {
     generate(&["--kv-cache-format", "float16"]).succeeded();
     let line = generate(&[]).failed("the host has another format");
     assert!(
-        line.contains("kv_cache_format is float16, here float32"),
+        line.contains("kv_cache_format is float16, here float32 (--kv-cache-format float16)"),
         "{line}"
     );
 }

@@ -214,7 +214,12 @@ fn chat_says_that_the_context_is_full_and_how_many_messages_it_drops() {
 #[test]
 fn end_at_a_limit_of_length_is_told_with_what_to_do() {
     let told = generate(&["Once", "-n", "3", "--ignore-eos"]).stderr;
-    assert!(told.contains("--max-new-tokens"), "{told}");
+    let note = "note: stopped after 3 tokens (--max-new-tokens)";
+    assert!(told.contains(note), "{told}");
+    let told = generate(&["Once", "-n", "1", "--ignore-eos"]).stderr;
+    for words in ["1 token on ", "stopped after 1 token (--max-new-tokens)"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
     let told = generate(&["Once", "--ignore-eos", "--max-length", "30"]).stderr;
     assert!(
         told.contains("30 tokens is full") && told.contains("--max-length"),

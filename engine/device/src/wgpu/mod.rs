@@ -22,4 +22,4 @@ mod uploads;
 mod vulkan_memory;
 
 pub(crate) use adapters::list;
-pub(crate) use open::{REMEDY, open, open_best};
+pub(crate) use open::{open, open_best, remedy};

@@ -14,14 +14,24 @@ use super::{
 };
 use crate::{backend::Backend, error::DeviceError, options::DeviceOptions};
 
-/// What a user can do who has no such adapter.
-pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
-    "Install your GPU's Vulkan driver (Debian: mesa-vulkan-drivers and libvulkan1), or use the host device."
-} else if cfg!(windows) {
-    "Update your graphics driver, or use the host device. DX12 is chosen automatically only with dxcompiler.dll beside the program or on PATH."
-} else {
-    "Update your graphics driver, or use the host device."
-};
+/// Returns what a user can do who has no adapter of an interface.
+pub(crate) fn remedy(api: Api) -> &'static str {
+    match api {
+        Api::Metal if !cfg!(target_vendor = "apple") => {
+            "Metal exists on Apple's systems only: use one of the available devices, or auto."
+        }
+        Api::Dx12 if !cfg!(windows) => {
+            "DX12 exists on Windows only: use one of the available devices, or auto."
+        }
+        _ if cfg!(target_os = "linux") => {
+            "Install your GPU's Vulkan driver (Debian: mesa-vulkan-drivers and libvulkan1), or use the host device."
+        }
+        _ if cfg!(windows) => {
+            "Update your graphics driver, or use the host device. DX12 is chosen automatically only with dxcompiler.dll beside the program or on PATH."
+        }
+        _ => "Update your graphics driver, or use the host device.",
+    }
+}
 
 /// Opens the best real GPU of this machine; `None` if there is none.
 ///

@@ -217,10 +217,7 @@ fn receive(
         let mut chunk = vec![0; CHUNK];
         let count = reader
             .read(&mut chunk)
-            .map_err(|error| match ureq::Error::from(error) {
-                ureq::Error::Io(error) => HttpError::Connection(root_cause(&error)),
-                error => http_error(error),
-            })?;
+            .map_err(|error| http_error(error.into()))?;
         chunk.truncate(count);
         if count == 0 || sender.send(Event::Body(chunk)).is_err() {
             return Ok(());
@@ -231,6 +228,8 @@ fn receive(
 fn http_error(error: ureq::Error) -> HttpError {
     match error {
         ureq::Error::Timeout(_) => HttpError::Stalled,
+        // Without the words that ureq puts before it.
+        ureq::Error::Io(error) => HttpError::Connection(root_cause(&error)),
         ureq::Error::BadUri(_)
         | ureq::Error::Decompress(..)
         | ureq::Error::Http(_)

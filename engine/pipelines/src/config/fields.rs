@@ -83,14 +83,14 @@ pub const FIELDS: &[Field] = &[
         "The encoding of the weights, such as q4_k or bfloat16: chooses among a repository's files, \
          and refuses weights in another one"),
     field(Model, "engine", Text, "max",
-        "What runs the model: max is Wisp's own engine; huggingface is Hugging Face's candle on the \
-         CPU, for architectures that Wisp lacks, in builds with the feature candle"),
+        "What runs the model: max (Wisp's own engine, under the name that Modular's MAX gives its own), or huggingface \
+         (Hugging Face's candle on the CPU, for architectures that Wisp lacks; needs a build with the feature candle)"),
     field(Model, "architecture", Text, "the checkpoint's own",
         "Insist on this architecture, by Wisp's name or Hugging Face's"),
     field(Model, "rope_type", Text, "the checkpoint's own",
         "Force a kind of rotary position embedding: none, normal, neox, longrope or yarn"),
     field(Model, "trust_remote_code", Switch, "false",
-        "Accepted for compatibility: Wisp never runs code from a repository"),
+        "Has no effect: Wisp never runs code from a repository; accepted because scripts written for MAX give it"),
     field(Model, "force_download", Switch, "false",
         "Download files anew even if they are in the cache"),
     field(Device, "device_specs", Texts, "auto",
@@ -121,8 +121,7 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "prefill_chunk_size", Whole(1, 65536), "512",
         "Tokens of prompts that go through the model at a time, besides one of each other sequence"),
     field(Limits, "pad_to_multiple_of", Whole(1, 65536), "2",
-        "Round the tokens that a step has room for up to a multiple of this; batches are ragged and \
-         need no other padding"),
+        "Round the number of tokens that a step has room for up to a multiple of N; sequences themselves are not padded"),
     field(Limits, "max_num_steps", Whole(1, 256), "4 on an adapter, 1 on the host",
         "Most decode steps in one submission to the device; always 1 with layer_embeddings = host"),
     field(Limits, "cache_strategy", Text, "continuous",

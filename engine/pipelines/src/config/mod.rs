@@ -23,6 +23,7 @@
 mod choices;
 mod error;
 mod fields;
+mod hub_address;
 mod layer;
 mod limits;
 mod overrides;
@@ -36,6 +37,8 @@ pub use choices::{
 };
 pub use error::ConfigError;
 pub use fields::{FIELDS, Field, FieldGroup, FieldKind};
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use hub_address::without_address;
 pub use layer::Layer;
 pub use pipeline_config::PipelineConfig;
 pub use tuning::TuningSource;

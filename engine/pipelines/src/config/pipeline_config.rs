@@ -9,6 +9,7 @@ use wisp_weights::{SupportedEncoding, WeightDType};
 
 use super::{
     choices::{CacheStrategy, KvCacheFormat, LayerEmbeddingsPlacement, PipelineEngine, RopeType},
+    hub_address::without_address,
     tuning::TuningSource,
 };
 use crate::sampling::SamplingParams;
@@ -214,12 +215,14 @@ impl PipelineConfig {
         Some(self.quantization_encoding?.dtype())
     }
 
-    /// Returns what the user calls the model: [`Self::huggingface_repo_id`], or else the first
-    /// [`Self::weight_path`].
+    /// Returns what the user calls the model: [`Self::huggingface_repo_id`], without the address of Hugging Face's hub
+    /// before it, or else the first [`Self::weight_path`].
     pub fn short_name(&self) -> &str {
-        let first = self.weight_path.first();
-        let name = self.huggingface_repo_id.as_ref().or(first);
-        name.map_or("", String::as_str)
+        match (&self.huggingface_repo_id, self.weight_path.first()) {
+            (Some(name), _) => without_address(name),
+            (None, Some(path)) => path.as_str(),
+            (None, None) => "",
+        }
     }
 
     /// Returns the default sampling parameters with the configuration's [`Self::top_k`].

@@ -5,6 +5,8 @@ use std::path::Path;
 use wisp_hub::RepoError;
 use wisp_weights::{SupportedEncoding, WeightsFormat};
 
+use crate::config::without_address;
+
 /// A file, folder or repository, and which of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ModelName {
@@ -15,7 +17,8 @@ pub(super) struct ModelName {
 }
 
 impl ModelName {
-    /// Parses `path`, `path:part`, `org/name` or `org/name:part`.
+    /// Parses `path`, `path:part`, `org/name` or `org/name:part`; the names of repositories may have the hub's address
+    /// before them.
     ///
     /// # Errors
     ///
@@ -26,6 +29,7 @@ impl ModelName {
             repo: repo.into(),
             part: part.map(Into::into),
         };
+        let text = without_address(text);
         match text.rsplit_once(':') {
             _ if is_model(text) => Ok(name(text, None)),
             Some((repo, part)) if is_model(repo) && !part.is_empty() => Ok(name(repo, Some(part))),
@@ -72,6 +76,8 @@ mod tests {
         for (text, expected) in [
             ("org/name", name("org/name", None)),
             ("org/name:q4_k", name("org/name", Some("q4_k"))),
+            ("https://huggingface.co/org/name", name("org/name", None)),
+            ("hf.co/org/name:Q4_K_M", name("org/name", Some("Q4_K_M"))),
             (
                 "org/n-a_m.e1:a/b.gguf",
                 name("org/n-a_m.e1", Some("a/b.gguf")),

@@ -41,6 +41,33 @@ fn wrong_usage_exits_with_status_2_and_says_what_is_wrong() {
 fn a_missing_device_is_named_with_the_available_ones() {
     let line = run(["generate", "a", "--device", "vulkan:99"]).failed("an absent device");
     assert!(line.contains("vulkan") && line.contains("host"), "{line}");
+    if !cfg!(target_vendor = "apple") {
+        let line = run(["generate", "a", "--device", "metal"]).failed("no Metal");
+        assert!(line.contains("on Apple's systems only"), "{line}");
+    }
+}
+
+#[test]
+fn help_of_a_command_has_all_its_paragraphs_and_groups_its_flags() {
+    let help = |command: &str| {
+        let help = run([command, "--help"]).succeeded().stdout;
+        // Line breaks depend on the terminal.
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for (command, words) in [
+        ("serve", "/health answers 503 until the models are loaded."),
+        ("batch", "The exit status is 1 if requests failed"),
+        ("perplexity", "Perplexity is the exponential of"),
+        ("rerank", "Prints the documents, the most relevant first"),
+        ("encode", "All texts run as one batch."),
+        ("generate", "Structured output:"),
+        ("generate", "Memory and cache:"),
+        ("chat", "Sampling:"),
+        ("serve", "Adapters:"),
+    ] {
+        let help = help(command);
+        assert!(help.contains(words), "{words}: {help}");
+    }
 }
 
 #[test]

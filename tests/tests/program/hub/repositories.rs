@@ -258,3 +258,37 @@ fn repositories_without_a_model_are_refused() {
     assert!(line.contains("no weights"), "{line}");
     assert!(hub.requests("resolve").is_empty());
 }
+
+#[test]
+fn names_may_have_the_address_of_the_hub_before_them() {
+    let (hub, home) = (tiny_hub(), home());
+    for name in [
+        "https://huggingface.co/org/tiny",
+        "hf.co/org/tiny",
+        "huggingface.co/org/tiny:q8_0",
+    ] {
+        let run = generate(&hub, home.path(), name, &[]);
+        assert_eq!(tokens(run), expected(), "{name}");
+    }
+}
+
+#[test]
+fn a_word_is_answered_with_the_form_of_names() {
+    let (hub, home) = (tiny_hub(), home());
+    let line = generate(&hub, home.path(), "llama3", &[]).failed("no such model");
+    for words in ["llama3", "org/name", "https://huggingface.co/models"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+}
+
+#[test]
+fn a_hub_that_cannot_be_reached_is_told_with_what_to_check() {
+    let (hub, home) = (tiny_hub(), home());
+    let mut command = command(&hub, home.path(), "org/tiny", &[]);
+    command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    let line = run_command(command, "").failed("no hub");
+    for words in ["cannot be reached", "HTTPS_PROXY", "HF_ENDPOINT", ".gguf"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    assert!(!line.contains("io: "), "{line}");
+}
