@@ -10,7 +10,7 @@ pub(crate) fn without_address(name: &str) -> &str {
         .or_else(|| name.strip_prefix("http://"))
         .unwrap_or(name);
     let hosts = ["huggingface.co/", "www.huggingface.co/", "hf.co/"];
-    match hosts.iter().find_map(|host| address.strip_prefix(host)) {
+    match hosts.iter().find_map(|host| address.strip_prefix(*host)) {
         Some(repo) if !Path::new(name).exists() => {
             let repo = repo.trim_end_matches('/');
             repo.strip_suffix("/tree/main").unwrap_or(repo)
