@@ -45,12 +45,14 @@ end() {
 rm -f "$LOGS/web-build.pid"
 trap end EXIT
 
-# What decides whose turn it is, where an ordinary run takes a part of what is tested: the commit's last two digits.
-COMMIT=$(git rev-parse HEAD 2>/dev/null || echo 03)
-COMMIT=$((16#${COMMIT: -2}))
-readonly COMMIT
-# The browser's tests take turns by it too.
-export WISP_TEST_TURN=$COMMIT
+# What decides whose turn it is, where an ordinary run takes a part of what is tested: the commit's last two digits. A
+# failure can be had again with its turn: WISP_TEST_TURN=7 bash tests/run.sh tests
+if [ -z "${WISP_TEST_TURN:-}" ]; then
+  commit=$(git rev-parse HEAD 2>/dev/null || echo 03)
+  WISP_TEST_TURN=$((16#${commit: -2}))
+fi
+export WISP_TEST_TURN
+echo "turn $WISP_TEST_TURN"
 
 # A step is a function of this name. What it prints is its log; lines that it writes to descriptor 3 are shown to the
 # user below its status line.
@@ -85,9 +87,10 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Slow parts that change least take turns in runs without arguments: each is in one of four, by the commit.
+# Slow parts that change least take turns in runs without arguments: each is in one of four, by the commit. Candle's code is
+# not even compiled in the others.
 readonly TURNS=(aarch64 fuzz deny candle)
-TURN=${TURNS[COMMIT % ${#TURNS[@]}]}
+TURN=${TURNS[WISP_TEST_TURN % ${#TURNS[@]}]}
 if [ $# != 0 ]; then TURN=; fi
 readonly TURN
 
@@ -148,7 +151,7 @@ step_cuda() {
   local models=('test(/^goldens_gguf.*vulkan_gpu/)'
     'test(/^stories::(f32|q8_0).*vulkan_gpu/) or test(/^lifecycle::models_in_turn.*vulkan$/)'
     'test(/^batching::cancelled.*vulkan_gpu/)')
-  local turn=$((COMMIT % 3)) of_order=("" "" "")
+  local turn=$((WISP_TEST_TURN % 3)) of_order=("" "" "")
   of_order[turn]=${models[turn]}
   on_emulator 48 "${of_order[@]}"
 }
@@ -174,7 +177,7 @@ on_emulator() {
   export LD_LIBRARY_PATH WISP_TEST_DEVICE=cuda WISP_TEST_SAMPLE CUDA_EMULATOR_ORDER
   LD_LIBRARY_PATH=$(bash tests/scripts/cuda-emulator.sh)
   for order in forward backward random:1; do
-    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at % every))
+    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$(((3 * WISP_TEST_TURN + at) % every))
     run_tests --test kernels -E 'package(wisp-tests)'
     if [ -n "${models[at]}" ]; then
       # Each of the tests that were selected, not only those that an ordinary run takes.
@@ -202,7 +205,7 @@ step_classes() {
 step_faults() {
   local status=0
   cargo build "${BUILT[@]}" --bins --examples
-  cargo test "${BUILT[@]}" --test faults -- --include-ignored >"$LOGS/faults-test" 2>&1 || status=$?
+  WISP_TEST_ALL=1 cargo test "${BUILT[@]}" --test faults -- --include-ignored >"$LOGS/faults-test" 2>&1 || status=$?
   cat "$LOGS/faults-test"
   { grep -E '^test result: ' "$LOGS/faults-test" || true
     grep -oE 'skipped: .*' "$LOGS/faults-test" | sort | uniq -c || true
@@ -212,7 +215,7 @@ step_faults() {
 
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
-# Of all libraries with all features, so that what clippy knows of the dependencies serves here too.
+# Of all libraries with the features of this run, so that what clippy knows of the dependencies serves here too.
 step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc "${BUILT[@]}" --no-deps --lib; }
 
 # What GPUs' own compilers make of the kernels, against the recorded tables; a line for AMD's and one for NVIDIA's.

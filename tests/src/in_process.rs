@@ -4,10 +4,7 @@
 //! The program still computes everything on the host, calls with flags that are not in the table here, and the first call
 //! of a process for some of the models.
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{collections::BTreeSet, path::Path, sync::Mutex};
 
 use wisp_engine::{
     Completion, Model, ModelBuilder, Precision,
@@ -70,15 +67,19 @@ fn config(model: Option<&Path>, flags: &[&str]) -> Option<PipelineConfig> {
 }
 
 /// Whether the program computes a call: on the host, which starts at once, and the first call of this process for a third
-/// of the models on each device.
-fn is_for_program(model: Option<&Path>, place: TestDevice) -> bool {
-    static HAS_RUN: AtomicBool = AtomicBool::new(false);
+/// of the models on each device; where all cases run, the first one with each set of flags.
+fn is_for_program(model: Option<&Path>, place: TestDevice, flags: &[&str]) -> bool {
+    static HAS_RUN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if place == TestDevice::Host {
         return true;
     }
     let name = model.and_then(Path::file_name).unwrap_or_default();
     let case = format!("{} on {place:?}", name.to_string_lossy());
-    !HAS_RUN.swap(true, Ordering::Relaxed) && sample::has(&case, 0, 3)
+    let key = match sample::takes_all() {
+        true => flags.join(" "),
+        false => String::new(),
+    };
+    HAS_RUN.lock().expect("no panic").insert(key) && sample::has(&case, 0, 3)
 }
 
 /// Loads a model as the program does for one prompt; `None` if the program is to compute the call.
@@ -91,7 +92,7 @@ fn load(
     logit_rows: u64,
 ) -> Option<Model> {
     let config = config(model, flags)?;
-    if is_for_program(model, place) {
+    if is_for_program(model, place, flags) {
         return None;
     }
     let device = place.shared_with(config.precision == Precision::F16);

@@ -21,6 +21,7 @@ export const ALL = process.env.WISP_TEST_ALL === "1";
 
 /** Turns the samples: `run.sh` sets it to a number from the commit, so that runs of different commits take different cases. */
 export const TURN = Number(process.env.WISP_TEST_TURN ?? 0);
+if (!Number.isInteger(TURN) || TURN < 0) throw new Error("WISP_TEST_TURN is a number");
 
 /** Returns whether this run takes case `i` of `n`, of which an ordinary run takes one. */
 export const takes = (i, n) => ALL || (TURN + i) % n === 0;
