@@ -170,6 +170,6 @@ mod tests {
 
     #[test]
     fn the_host_is_left_to_the_program() {
-        assert!(is_for_program(None, TestDevice::Host));
+        assert!(is_for_program(None, TestDevice::Host, &[]));
     }
 }
