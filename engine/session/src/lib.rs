@@ -111,6 +111,7 @@ mod lifecycle;
 mod model;
 mod modules;
 mod operations;
+mod overwrite_flags;
 mod params;
 mod ports;
 mod profile;

@@ -51,7 +51,7 @@ impl Model {
     ///
     /// If weights are missing or of another type or shape: the error lists all of them, and the model keeps
     /// its weights. If reading fails later, the model is released, since its weights are incomplete, and models
-    /// that share weights with it do not run until they are reloaded as well.
+    /// that share weights with it, directly or through a third model, do not run until they are reloaded as well.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         self.check_weights(weights)?;
         let mut scales = Scales::new();
@@ -88,9 +88,10 @@ impl Model {
         scales: &mut Scales,
     ) -> Result<(), SessionError> {
         let mut progress = Progress::new(0, None);
-        // Another model's reload may have left a mixture in weights that this one shares. Other models may still
-        // have it, so this one gets memory of its own.
-        if self.check_ready().is_err() {
+        // Another model may be overwriting weights that this one shares, or may have failed to. Other models may still
+        // have them, so this one gets memory of its own.
+        let weights = self.memory.weights.as_ref();
+        if weights.is_some_and(|weights| !weights.begin_overwrite()) {
             self.release();
         }
         // The model has no weights until all are written, even if this future is dropped.

@@ -3,10 +3,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
 };
 
 use wisp_compiler::{self, Matrix, Program, RowRange, Vector};
@@ -14,7 +10,11 @@ use wisp_device::{Buffer, BufferSlice, Device, Usage};
 use wisp_types::Encoding;
 use wisp_weights::{WeightSource, encodings};
 
-use crate::{error::SessionError, init_options::OnProgress};
+use crate::{
+    error::SessionError,
+    init_options::OnProgress,
+    overwrite_flags::{OverwriteFlag, OverwriteFlags},
+};
 
 /// Bytes of a checkpoint that are read and repacked at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -48,14 +48,13 @@ impl DeviceMatrix {
     }
 }
 
-/// The weights that models have on a device already; models share those of the same rows and tensors.
+/// The weights that models have on a device already, each with the flag of the model that loaded it first; models share
+/// those of the same rows and tensors.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceWeights {
-    matrices: HashMap<Matrix, DeviceMatrix>,
-    vectors: HashMap<Vector, Buffer>,
+    matrices: HashMap<Matrix, (DeviceMatrix, OverwriteFlag)>,
+    vectors: HashMap<Vector, (Buffer, OverwriteFlag)>,
     scales: Scales,
-    /// See [`Weights::is_consistent`]; the models share it.
-    is_overwritten: Arc<AtomicBool>,
 }
 
 impl DeviceWeights {
@@ -73,15 +72,20 @@ impl DeviceWeights {
 pub(crate) struct Weights {
     pub matrices: Vec<DeviceMatrix>,
     pub vectors: Vec<Buffer>,
-    /// True while one of the models that share weights overwrites its own, and from then on if that fails: then some
-    /// weights are of one checkpoint, and some of another.
-    is_overwritten: Arc<AtomicBool>,
+    overwritten: OverwriteFlags,
 }
 
 impl Weights {
     /// Returns whether all weights are of one checkpoint.
     pub fn is_consistent(&self) -> bool {
-        !self.is_overwritten.load(Ordering::Acquire)
+        !self.overwritten.any_set()
+    }
+
+    /// Stops the models that share weights with this one, so that [`overwrite`] may begin; returns false if another model
+    /// overwrites some of them, or failed to.
+    #[must_use]
+    pub fn begin_overwrite(&self) -> bool {
+        self.overwritten.try_set()
     }
 }
 
@@ -249,16 +253,22 @@ pub(crate) async fn load(
     progress: &mut Progress<'_>,
     loaded: &mut DeviceWeights,
 ) -> Result<Weights, SessionError> {
+    let own = OverwriteFlag::default();
+    let mut overwritten = OverwriteFlags::new(own.clone());
     let mut matrices = Vec::with_capacity(program.matrices.len());
     for matrix in &program.matrices {
         let known = loaded.matrices.get(matrix).cloned();
         matrices.push(match known {
-            Some(known) => known,
+            Some((known, flag)) => {
+                overwritten.add(&flag);
+                known
+            }
             None => {
                 let target = allocate_matrix(device, matrix)?;
                 let scales = &mut loaded.scales;
                 fill_matrix(device, matrix, &target, source, progress, scales).await?;
-                loaded.matrices.insert(matrix.clone(), target.clone());
+                let shared = (target.clone(), own.clone());
+                loaded.matrices.insert(matrix.clone(), shared);
                 target
             }
         });
@@ -267,12 +277,16 @@ pub(crate) async fn load(
     for vector in &program.vectors {
         let known = loaded.vectors.get(vector).cloned();
         vectors.push(match known {
-            Some(known) => known,
+            Some((known, flag)) => {
+                overwritten.add(&flag);
+                known
+            }
             None => {
                 let first = vector.tensors.first().map_or("", String::as_str);
                 let target = device.allocate(first, vector.elements * 4, Usage::Storage)?;
                 fill_vector(device, vector, &target, source, progress).await?;
-                loaded.vectors.insert(vector.clone(), target.clone());
+                let shared = (target.clone(), own.clone());
+                loaded.vectors.insert(vector.clone(), shared);
                 target
             }
         });
@@ -280,12 +294,12 @@ pub(crate) async fn load(
     Ok(Weights {
         matrices,
         vectors,
-        is_overwritten: loaded.is_overwritten.clone(),
+        overwritten,
     })
 }
 
-/// Overwrites the weights of a program, on which the models that share some of them must not run meanwhile, nor after an
-/// error.
+/// Overwrites the weights of a program after [`Weights::begin_overwrite`]. The models that share some of them do not run
+/// until it succeeds.
 pub(crate) async fn overwrite(
     device: &Device,
     program: &Program,
@@ -294,7 +308,6 @@ pub(crate) async fn overwrite(
     progress: &mut Progress<'_>,
     scales: &mut Scales,
 ) -> Result<(), SessionError> {
-    weights.is_overwritten.store(true, Ordering::Release);
     for (matrix, target) in program.matrices.iter().zip(&weights.matrices) {
         fill_matrix(device, matrix, target, source, progress, scales).await?;
     }
@@ -302,7 +315,7 @@ pub(crate) async fn overwrite(
         fill_vector(device, vector, target, source, progress).await?;
     }
     device.finish().await?;
-    weights.is_overwritten.store(false, Ordering::Release);
+    weights.overwritten.clear();
     Ok(())
 }
 

@@ -1,18 +1,18 @@
 //! Reloading and releasing the weights of a model, and captured runs.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+mod failed_reloads;
+
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use wisp_engine::{
-    device::BoxFuture,
     graph::{Binary, DType, Graph, Module, ops::Linear},
     session::{InferenceSession, InitOptions, Model, SessionError, Tensor},
     shape,
-    weights::{Encoding, MemoryWeights, TensorInfo, WeightError, WeightSource},
+    weights::{Encoding, MemoryWeights},
 };
 use wisp_tests::{
     bundled::session,
-    kernels::noise,
     on_every_device,
     program::TestDevice,
     small::{MOST, options, three_devices, tokens as inputs, transformer, weights_of},
@@ -319,90 +319,6 @@ fn an_output_that_is_a_released_weight_is_refused() {
         read(&model).unwrap_err().to_string(),
         "the weights of held were released: reload them before it runs"
     );
-}
-
-/// Weights that fail to read from some point on.
-struct Broken(MemoryWeights);
-
-impl WeightSource for Broken {
-    fn tensors(&self) -> &[TensorInfo] {
-        self.0.tensors()
-    }
-
-    fn find(&self, name: &str) -> Option<&TensorInfo> {
-        self.0.find(name)
-    }
-
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
-        let range = if name == "b" { 100..200 } else { range };
-        self.0.read(name, range)
-    }
-}
-
-#[test]
-fn a_reload_that_fails_midway_releases_the_model() {
-    let session = session(TestDevice::Host);
-    let mut model = session
-        .load_blocking(
-            &product("product", 1),
-            &of_product(0.25),
-            InitOptions::default(),
-        )
-        .unwrap();
-    let whole = session.device().allocated().0;
-    let error = model.reload_blocking(&Broken(of_product(1.0))).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "bytes 100..200 of tensor `b` were requested, but it has 64 bytes"
-    );
-    assert!(session.device().allocated().0 < whole);
-    let x = Tensor::f32(&[1, 64], &noise(1, 64)).unwrap();
-    let error = model.execute_blocking(&[&x]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the weights of product were released: reload them before it runs"
-    );
-    model.reload_blocking(&of_product(0.25)).unwrap();
-    model.execute_blocking(&[&x]).unwrap();
-}
-
-/// A model does not run on weights of which a sibling's failed reload left some old and some new.
-#[test]
-fn a_reload_that_fails_midway_stops_models_that_share_the_weights() {
-    let mut module = Module::default();
-    for rows in [1, 3] {
-        module.add(product(&format!("by {rows}"), rows)).unwrap();
-    }
-    let session = session(TestDevice::Host);
-    let mut models = session
-        .load_all_blocking(&module, &of_product(0.25), InitOptions::default())
-        .unwrap();
-    let whole = session.device().allocated().0;
-    let [mut one, mut three] = ["by 1", "by 3"].map(|name| models.remove(name).unwrap());
-    let value = |model: &Model, rows: u64| {
-        let x = Tensor::f32(&[rows, 64], &vec![1.0; 64 * rows as usize]).unwrap();
-        let y = model.execute_blocking(&[&x])?;
-        Ok::<f32, SessionError>(y[0].as_f32().unwrap()[0])
-    };
-    one.reload_blocking(&Broken(of_product(1.0))).unwrap_err();
-    assert_eq!(
-        value(&three, 3).unwrap_err().to_string(),
-        "the weights of by 3 are partly overwritten, because a model that shares them is being reloaded or failed to: reload by 3 too"
-    );
-    three.reload_blocking(&of_product(0.5)).unwrap();
-    assert_eq!(value(&three, 3).unwrap(), 33.0);
-    // The failed model has memory of its own when it is reloaded, and the old memory is free.
-    one.reload_blocking(&of_product(0.25)).unwrap();
-    assert_eq!(
-        (value(&one, 1).unwrap(), value(&three, 3).unwrap()),
-        (17.0, 33.0)
-    );
-    let weights = three.program().footprint(&Default::default(), &[]).weights;
-    assert_eq!(session.device().allocated().0, whole + weights);
 }
 
 /// An operation on a model of `n` rows.
