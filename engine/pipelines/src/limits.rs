@@ -1,7 +1,7 @@
 //! Size limits with which a model is loaded.
 
 use wisp_graph::CacheFormat;
-use wisp_types::{Api, DeviceInfo};
+use wisp_types::Capabilities;
 
 use crate::{
     PipelineError,
@@ -166,10 +166,10 @@ impl ModelLimits {
         }
     }
 
-    /// Returns the limits with as many decode steps per submission as suit a device, if they set none.
-    pub(crate) fn for_device(self, device: &DeviceInfo) -> ModelLimits {
+    /// Returns the limits with as many decode steps per submission as suit a target, if they set none.
+    pub(crate) fn for_target(self, target: &Capabilities) -> ModelLimits {
         let max_steps = match self.max_steps {
-            0 if device.api == Api::Host => 1,
+            0 if target.is_host => 1,
             0 => 4,
             given => given,
         };
@@ -293,8 +293,6 @@ impl ModelLimits {
 
 #[cfg(test)]
 mod tests {
-    use wisp_device::Device;
-
     use super::*;
 
     #[test]
@@ -351,20 +349,16 @@ mod tests {
     }
 
     #[test]
-    fn steps_per_submission_suit_the_device_unless_they_are_set() {
-        let host = Device::idle_host(1).info().clone();
-        let adapter = DeviceInfo {
-            api: Api::Vulkan,
-            ..host.clone()
-        };
-        let steps = |max_steps, device: &DeviceInfo| {
+    fn steps_per_submission_suit_the_target_unless_they_are_set() {
+        let steps = |max_steps| {
             let limits = ModelLimits {
                 max_steps,
                 ..ModelLimits::default()
             };
-            limits.for_device(device).max_steps
+            [Capabilities::HOST, Capabilities::BASELINE]
+                .map(|target| limits.for_target(&target).max_steps)
         };
-        assert_eq!([&host, &adapter].map(|device| steps(0, device)), [1, 4]);
-        assert_eq!([&host, &adapter].map(|device| steps(3, device)), [3; 2]);
+        assert_eq!(steps(0), [1, 4]);
+        assert_eq!(steps(3), [3; 2]);
     }
 }

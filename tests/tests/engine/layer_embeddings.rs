@@ -249,6 +249,22 @@ fn submissions_of_one_step_are_estimated_as_they_are_loaded() {
     assert!(estimate(Device, 64).total() > estimate(Device, 1).total());
 }
 
+/// An estimate counts as many steps per submission as a model on the target gets.
+#[test]
+fn steps_that_are_not_set_are_estimated_as_they_are_loaded() {
+    let files = gemma3n();
+    let estimate = |target: &Capabilities, max_steps| {
+        let limits = ModelLimits {
+            max_steps,
+            ..limits(Device)
+        };
+        DecoderModel::estimate_memory(target, &files, limits).unwrap()
+    };
+    for (target, steps) in [(&Capabilities::HOST, 1), (&Capabilities::BASELINE, 4)] {
+        assert_eq!(estimate(target, 0), estimate(target, steps));
+    }
+}
+
 /// `auto` is the device if the model fits its memory there, with its whole cache.
 #[test]
 fn auto_is_the_host_if_memory_is_short() {

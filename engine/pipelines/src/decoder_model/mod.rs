@@ -76,7 +76,6 @@ impl CheckpointModel for DecoderModel {
         progress: Option<OnProgress<'_>>,
     ) -> Result<DecoderModel, PipelineError> {
         let spec = files.model_spec.decoder()?.clone();
-        let limits = limits.for_device(session.device().info());
         let target = &session.device().info().capabilities;
         let compile = |graph: &Graph| session.compile(graph);
         let (placed, rings) = plan(target, files, &spec, limits, compile)?;
@@ -142,7 +141,7 @@ fn plan<'f>(
     limits: ModelLimits,
     compile: impl Fn(&Graph) -> Result<CompiledModel, SessionError>,
 ) -> Result<(Placed<'f>, Option<WindowRings>), PipelineError> {
-    let limits = limits.with_length(spec.max_positions);
+    let limits = limits.for_target(target).with_length(spec.max_positions);
     let plan_as_asked = |limits| plan_as_asked(target, files, spec, limits, &compile);
     let alone = ModelLimits {
         prefix_caching: false,
