@@ -118,6 +118,45 @@ fn gguf_is_encoded_anew_with_its_metadata() {
     );
 }
 
+/// GGUF has one epsilon for all norms; transformers has another for those of latent attention.
+#[test]
+fn small_changes_of_an_epsilon_are_noted_and_large_ones_refused() {
+    let Some((directory, golden)) = golden::<Golden>("deepseek-v3") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let config = std::fs::read(directory.join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let mut with_eps = |eps: f64| {
+        let model = at(&format!("{eps:e}"));
+        std::fs::create_dir(&model).unwrap();
+        config["rms_norm_eps"] = eps.into();
+        std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+        let weights = "model.safetensors";
+        std::fs::copy(directory.join(weights), model.join(weights)).unwrap();
+        model
+    };
+    let notes = |model: &Path, out: &str| {
+        let report = convert(model, &at(out), "f32");
+        report["report"]["notes"].to_string()
+    };
+    let said = "get 1e-5 in place of 1e-6";
+    let unchanged = notes(&directory, "unchanged.gguf");
+    assert!(!unchanged.contains("epsilon"), "{unchanged}");
+    let model = with_eps(1e-5);
+    let changed = notes(&model, "changed.gguf");
+    assert!(changed.contains(said), "{changed}");
+    let [before, after] = [model, at("changed.gguf")]
+        .map(|model| logits(Some(&model), TestDevice::Host, &golden.tokens, &[]));
+    let (_, relative) = off(&after, &before);
+    assert!(relative <= 1e-2, "{relative}");
+    let [model, out] = [with_eps(1e-3), at("refused.gguf")];
+    let [model, out] = [&model, &out].map(|path| path.to_str().unwrap());
+    let line = run(["convert", "--model", model, "--out", out]).failed("another epsilon");
+    assert!(line.contains("epsilon of the norms in latent"), "{line}");
+}
+
 #[test]
 fn impossible_conversions_are_refused_and_leave_no_files() {
     let Some((directory, _)) = golden::<Golden>("llama") else {

@@ -13,6 +13,10 @@ pub(super) type RopeFactors = Vec<(&'static str, Vec<f32>)>;
 /// The divisor of a frequency that is 0: it leaves no angle that a float could tell from 0.
 const UNROTATED: f32 = 1e30;
 
+/// By how much a file may change the epsilon of the norms in latent attention. Hidden states have far larger mean squares,
+/// so that results hardly change.
+const EPS_TOLERANCE: f32 = 1e-5;
+
 /// Returns the spec that readers of a GGUF file find for a model, and the tensors that express its
 /// rope scaling.
 ///
@@ -27,6 +31,12 @@ pub(super) fn in_gguf(
     let mut factors = RopeFactors::new();
     // In GGUF, norm weights include the offset that the model adds to them.
     spec.norm.weight_offset = 0.0;
+    // GGUF has one epsilon for all norms.
+    if let Some(latent) = &mut spec.latent
+        && (latent.norm_eps - spec.norm.eps).abs() <= EPS_TOLERANCE
+    {
+        latent.norm_eps = spec.norm.eps;
+    }
     spec.rope_interleaved |= architecture.interleaves_rope_in_gguf();
     if architecture.scales_weights_in_gguf() {
         factors::remove(&mut spec);

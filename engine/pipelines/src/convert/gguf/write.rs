@@ -109,12 +109,24 @@ fn describe(
             "{count} tensors that the model does not use are left out, such as {first}"
         ));
     }
+    notes.extend(changed_eps(&files.model_spec.spec, &spec));
     let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
     if architecture.gguf_output_name(&spec) == "llama" && has_windows {
         notes.push("programs other than Wisp may ignore the sliding window of this model".into());
     }
     tokenizer::describe(files, header, notes);
     Ok((tensors, spec))
+}
+
+/// Returns a note if the norms in latent attention have another epsilon in the new file.
+fn changed_eps(before: &DecoderSpec, after: &DecoderSpec) -> Option<String> {
+    let [before, after] = [before.latent?.norm_eps, after.latent?.norm_eps];
+    (before != after).then(|| {
+        format!(
+            "GGUF has one epsilon for all norms: the norms in latent attention get {after:e} in place of {before:e}, which \
+             changes results slightly"
+        )
+    })
 }
 
 /// Adds tensors to the header, and a note about those that cannot have the wanted encoding.
