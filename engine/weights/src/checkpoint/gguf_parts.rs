@@ -17,9 +17,7 @@ pub(super) struct PartName {
 impl PartName {
     /// Parses a file name; `None` if it is not that of a part.
     pub fn parse(file_name: &str) -> Option<PartName> {
-        let stem = file_name.strip_suffix(".gguf")?;
-        let (rest, count) = stem.rsplit_once("-of-")?;
-        let (prefix, number) = rest.rsplit_once('-')?;
+        let [prefix, number, count] = split(file_name)?;
         let digits = |text: &str| {
             let five = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
             five.then(|| text.parse().ok()).flatten()
@@ -53,10 +51,20 @@ impl PartName {
     }
 }
 
+/// Splits a name such as `model-00002-of-00003.gguf` into what stands before the numbers, and the numbers.
+fn split(file_name: &str) -> Option<[&str; 3]> {
+    let stem = file_name.strip_suffix(".gguf")?;
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (prefix, number) = rest.rsplit_once('-')?;
+    Some([prefix, number, count])
+}
+
 /// Returns whether a file is the second or a later part of a GGUF checkpoint in several parts, by its name, such as
-/// `model-00002-of-00003.gguf`.
+/// `model-00002-of-00003.gguf`. The numbers may have any length, although such parts cannot be opened: each is still no
+/// model by itself.
 pub fn is_later_part(file: &str) -> bool {
-    PartName::parse(file).is_some_and(|part| part.number > 1)
+    let number = |text: &str| text.parse::<u32>().unwrap_or(0);
+    split(file).is_some_and(|[_, part, count]| number(part) > 1 && number(count) > 1)
 }
 
 fn wrong_part(file: &str, reason: String) -> WeightError {
@@ -144,9 +152,11 @@ mod tests {
             ("a/m-00010-of-00012.gguf", true),
             ("m.gguf", false),
             ("one-of-a-kind.gguf", false),
-            // Not a name that gguf-split gives.
-            ("m-2-of-3.gguf", false),
-            ("m-00003-of-00002.gguf", false),
+            ("m-2-of-x.gguf", false),
+            // Not names that gguf-split gives.
+            ("m-1-of-3.gguf", false),
+            ("m-2-of-3.gguf", true),
+            ("m-00003-of-00002.gguf", true),
             ("m-00002-of-00002.safetensors", false),
         ] {
             assert_eq!(is_later_part(file), later, "{file}");
