@@ -1,10 +1,16 @@
 //! The size limits with which a model is loaded, as its settings, its files and the prompt imply.
 
 use wisp_device::Device;
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+use wisp_pipelines::candle::CandleModel;
 use wisp_pipelines::{ModelFiles, ModelLimits, PipelineError};
 use wisp_types::{Api, Capabilities, DeviceInfo};
 
-use crate::{builder::DEFAULT_CONTEXT_LENGTH, error::Error, open_model::OpenModel};
+use crate::{
+    builder::DEFAULT_CONTEXT_LENGTH,
+    error::Error,
+    open_model::{Files, OpenModel},
+};
 
 /// The default KV cache holds one whole context plus this many tokens for each further request.
 const FURTHER_TOKENS: u64 = 512;
@@ -22,15 +28,19 @@ const LOGIT_ROWS_SHARE: u64 = 64;
 const ENCODER_TOKENS: u64 = 4096;
 
 impl OpenModel {
+    /// Returns the context length that the settings choose, if they do.
+    pub(crate) fn chosen_length(&self) -> Option<u64> {
+        let chosen = self.builder.length_is_set;
+        chosen.then_some(self.builder.config.max_length)
+    }
+
     /// Returns the context length with which the model will be loaded.
     pub(crate) fn context_length(&self) -> u64 {
         let most = self
             .files()
             .map_or(u64::MAX, |files| files.model_spec.spec.max_positions);
-        match self.builder.length_is_set {
-            true => self.builder.config.max_length,
-            false => most.clamp(1, DEFAULT_CONTEXT_LENGTH),
-        }
+        let default = most.clamp(1, DEFAULT_CONTEXT_LENGTH);
+        self.chosen_length().unwrap_or(default)
     }
 
     /// Returns the size limits with which the model will be loaded on a device with the capabilities `target`, before
@@ -38,16 +48,28 @@ impl OpenModel {
     ///
     /// # Errors
     ///
-    /// If the context is longer than the model was trained for.
+    /// If the context is longer than the model was trained for, or candle is to run the model and lacks its
+    /// architecture.
     pub fn limits(&self, target: &Capabilities) -> Result<ModelLimits, Error> {
         self.limits_within(target, 0)
     }
 
     /// Returns the limits as [`Self::limits`] does, of a model that may take `memory` bytes; 0: no limit.
     fn limits_within(&self, target: &Capabilities, memory: u64) -> Result<ModelLimits, Error> {
-        let Some(files) = self.files() else {
-            return Ok(ModelLimits::default());
-        };
+        match &self.files {
+            Files::Max(files) => self.limits_of(files, target, memory),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(files) => Ok(CandleModel::limits_of(files, self.chosen_length())?),
+        }
+    }
+
+    /// Returns the limits as [`Self::limits_within`] does, of a model that Wisp's own engine runs.
+    fn limits_of(
+        &self,
+        files: &ModelFiles,
+        target: &Capabilities,
+        memory: u64,
+    ) -> Result<ModelLimits, Error> {
         if files.model_spec.spec.encoder.is_some() {
             return Ok(self.encoder_limits(files));
         }
@@ -104,10 +126,9 @@ impl OpenModel {
                 ..ModelLimits::default()
             },
             None => ModelLimits {
-                max_length: match self.builder.length_is_set {
-                    true => self.builder.config.max_length,
-                    false => files.model_spec.spec.max_positions.min(ENCODER_TOKENS),
-                },
+                max_length: self
+                    .chosen_length()
+                    .unwrap_or(files.model_spec.spec.max_positions.min(ENCODER_TOKENS)),
                 max_batch: ENCODER_TEXTS,
                 max_step_tokens: ENCODER_TOKENS,
                 ..ModelLimits::default()

@@ -423,10 +423,8 @@ impl OpenModel {
     /// Loads the model through candle, on the CPU.
     #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
     async fn load_candle(&self, files: &CandleFiles) -> Result<(InferenceSession, Loaded), Error> {
-        let config = &self.builder.config;
-        let length = self.builder.length_is_set.then_some(config.max_length);
-        let model = CandleModel::load(files, length)?;
-        let device = Device::host(config.threads).map_err(SessionError::Device)?;
+        let model = CandleModel::load(files, self.chosen_length())?;
+        let device = Device::host(self.builder.config.threads).map_err(SessionError::Device)?;
         let session = InferenceSession::new(device);
         let generator = TextGenerator::new(&session, model, self.text.clone()).await?;
         Ok((session, Loaded::Generator(Box::new(generator))))

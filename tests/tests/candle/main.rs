@@ -10,7 +10,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use tiny::{NAMES, Tiny, VOCAB, tiny};
 use wisp_engine::{
-    Model,
+    Model, ModelBuilder,
     device::Device,
     pipelines::{
         FinishReason, PipelineEngine, PipelineError, SamplingParams,
@@ -18,6 +18,7 @@ use wisp_engine::{
         text_generation::{GenerateOptions, Generation, TextGenerator},
     },
     session::InferenceSession,
+    types::Capabilities,
 };
 use wisp_tests::{
     goldens::{Golden, for_each},
@@ -326,6 +327,14 @@ fn program_runs_suggests_and_lists_the_engine() {
     let builder = Model::builder(model).configure(|config| {
         config.engine = PipelineEngine::HuggingFace;
     });
+    let limits = |builder: ModelBuilder| {
+        let open = builder.open().unwrap();
+        open.limits(&Capabilities::HOST)
+            .map(|limits| limits.max_length)
+    };
+    assert_eq!(limits(builder.clone()).unwrap(), 64);
+    assert_eq!(limits(builder.clone().context_length(9)).unwrap(), 9);
+    assert!(limits(builder.clone().context_length(65)).is_err());
     let request = builder.load().unwrap().generate_tokens(prompt);
     let completion = request.max_tokens(6).ignore_end().complete().unwrap();
     assert_eq!(completion.tokens, expected);

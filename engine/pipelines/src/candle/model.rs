@@ -7,7 +7,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     architectures::{self, CandleArchitecture, Forward},
@@ -56,23 +56,12 @@ impl CandleModel {
         files: &CandleFiles,
         max_length: Option<u64>,
     ) -> Result<CandleModel, PipelineError> {
-        let names = config::classes(&files.config);
-        let Some(architecture) = architectures::find(&names) else {
-            return Err(CandleError::unknown_architecture(&names).into());
-        };
-        let mut fields = config::completed(architecture, &files.config)?;
+        let (architecture, mut fields) = described(files)?;
         config::check_sizes(architecture, &fields, &files.checkpoint)?;
-        let number = |key: &str| fields.get(key).and_then(Value::as_u64);
-        let max = number("max_position_embeddings").unwrap_or(u64::MAX).max(1);
-        let max_length = match max_length {
-            Some(max_length) if max_length > max => {
-                return Err(ConfigError::TooLong { max_length, max }.into());
-            }
-            Some(max_length) => max_length.max(1),
-            None => max.min(DEFAULT_MAX_LENGTH),
-        };
+        let limits = limits(&fields, max_length)?;
+        let max_length = limits.max_length;
         config::check_window(architecture, &fields, max_length)?;
-        let vocab_size = number("vocab_size").unwrap_or_default();
+        let vocab_size = number(&fields, "vocab_size").unwrap_or_default();
         let tied = fields.get("tie_word_embeddings") == Some(&Value::Bool(true));
         if fields.contains_key("max_position_embeddings") {
             // Candle computes the rotations of so many positions.
@@ -89,15 +78,22 @@ impl CandleModel {
             weights,
             forward,
             vocab_size,
-            limits: ModelLimits {
-                max_length,
-                max_step_tokens: max_length,
-                max_logit_rows: LOGIT_ROWS,
-                page_size: u32::try_from(max_length).unwrap_or(u32::MAX),
-                max_steps: 1,
-                ..ModelLimits::default()
-            },
+            limits,
         })
+    }
+
+    /// Returns the limits with which [`Self::load`] loads a model.
+    ///
+    /// # Errors
+    ///
+    /// If candle lacks the architecture or does not support a value of the configuration, or `max_length` exceeds
+    /// the model's context length.
+    pub fn limits_of(
+        files: &CandleFiles,
+        max_length: Option<u64>,
+    ) -> Result<ModelLimits, PipelineError> {
+        let (_, fields) = described(files)?;
+        Ok(limits(&fields, max_length)?)
     }
 
     /// The model's architecture.
@@ -148,6 +144,47 @@ impl CandleModel {
         }
         Ok(logits)
     }
+}
+
+/// Returns the architecture of a model, and the fields of its configuration under candle's names.
+fn described(
+    files: &CandleFiles,
+) -> Result<(&'static CandleArchitecture, Map<String, Value>), CandleError> {
+    let names = config::classes(&files.config);
+    let architecture = architectures::find(&names);
+    let architecture = architecture.ok_or_else(|| CandleError::unknown_architecture(&names))?;
+    Ok((
+        architecture,
+        config::completed(architecture, &files.config)?,
+    ))
+}
+
+fn number(fields: &Map<String, Value>, key: &str) -> Option<u64> {
+    fields.get(key).and_then(Value::as_u64)
+}
+
+/// Returns the limits of a model with these fields: its sequences have up to `max_length` tokens.
+fn limits(
+    fields: &Map<String, Value>,
+    max_length: Option<u64>,
+) -> Result<ModelLimits, ConfigError> {
+    let max = number(fields, "max_position_embeddings");
+    let max = max.unwrap_or(u64::MAX).max(1);
+    let max_length = match max_length {
+        Some(max_length) if max_length > max => {
+            return Err(ConfigError::TooLong { max_length, max });
+        }
+        Some(max_length) => max_length.max(1),
+        None => max.min(DEFAULT_MAX_LENGTH),
+    };
+    Ok(ModelLimits {
+        max_length,
+        max_step_tokens: max_length,
+        max_logit_rows: LOGIT_ROWS,
+        page_size: u32::try_from(max_length).unwrap_or(u32::MAX),
+        max_steps: 1,
+        ..ModelLimits::default()
+    })
 }
 
 fn build(
