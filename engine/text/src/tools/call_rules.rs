@@ -68,8 +68,13 @@ pub(super) fn call(
             arguments,
         } => {
             // In the lexemes of JSON, so that the answer may be other JSON.
-            let [key, name, arguments] =
-                [name_key, name, arguments].map(|text| Value::from(format!("\"{text}\"")));
+            let [name, arguments] =
+                [name, arguments].map(|text| Value::from(format!("\"{text}\"")));
+            let key = match format.around[0] {
+                // Without marker, such white space may also begin an object that is no call.
+                "" => format!("/\\s{{0,16}}\"{name_key}\"/"),
+                _ => Value::from(format!("\"{name_key}\"")).to_string(),
+            };
             let head = format!("\"{{\" {key} \": \" {name} \", \" {arguments} \": \"");
             return json_call(tool, rule, limit, (&head, "\"}\""));
         }

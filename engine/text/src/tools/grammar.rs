@@ -1,9 +1,12 @@
 //! Grammars of answers that are calls, in llguidance's dialect of Lark.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::call_rules::{call, rules_of_calls};
-use super::format::{GENERIC, Syntax, ToolFormat};
+use super::format::{GENERIC, ToolFormat};
+use super::json_calls::{ARGUMENTS, NAME};
 use super::rules::Rules;
 use super::tool::{ToolChoice, Tools};
 use crate::grammar::{ThoughtLimit, ToolCalls};
@@ -132,8 +135,10 @@ impl ToolFormat {
             (ToolChoice::Auto, None, None) => {
                 let thought = rules.thought(syntax.thought);
                 let calls = rest(&rules, &open);
-                let other = self.other_object();
-                format!("{thought} (/[^{{](.|\\n)*/ | {other} | {calls})?")
+                let other = other_object();
+                // The parser finds calls behind white space too.
+                let text = "/\\s*([^\\s{](.|\\n)*)?/";
+                format!("{thought} ({text} | /\\s*/ ({other} | {calls}))")
             }
             _ => {
                 let thought = rules.thought(syntax.thought);
@@ -145,19 +150,6 @@ impl ToolFormat {
             calls,
             thought_limit: syntax.thought.and_then(|thought| thought.token_limit()),
         }
-    }
-
-    /// Returns a text that begins with a brace, but not as a call without marker does. The brace is a terminal of its
-    /// own, as in calls: a longer one would hide theirs.
-    fn other_object(&self) -> String {
-        let key = match &self.syntax {
-            Syntax::Json { name, .. } => *name,
-            _ => "",
-        };
-        format!(
-            "\"{{\" /({})(.|\\n)*/",
-            beginnings_other_than(&format!("\"{key}\""), "")
-        )
     }
 }
 
@@ -211,7 +203,7 @@ impl Rules<'_> {
                 format!("({required})? {behind}")
             }
             Some(open) => {
-                let without = answer(self, &other_texts(open));
+                let without = answer(self, &other_texts(&[open]));
                 format!("{required} {behind} | {without}")
             }
         }
@@ -235,28 +227,38 @@ impl Rules<'_> {
     }
 }
 
+/// Returns a text that begins with a brace, but not as what the parser takes for a call without marker. The brace is a
+/// terminal of its own, as in calls: a longer one would hide theirs.
+fn other_object() -> String {
+    let keys = NAME.iter().chain(&ARGUMENTS);
+    let keys = keys.map(|key| format!("\"{key}\""));
+    let kinds = ["\"type\": \"function\"", "\"type\":\"function\""];
+    let starts: Vec<String> = keys.chain(kinds.map(String::from)).collect();
+    let starts: Vec<&str> = starts.iter().map(String::as_str).collect();
+    format!("\"{{\" {}", other_texts(&starts))
+}
+
 /// Returns the regular expression of a text.
 fn escaped(text: &str) -> String {
     let codes = text.chars().map(|c| format!("\\x{{{:x}}}", u32::from(c)));
     codes.collect()
 }
 
-/// Returns the regular expression of all texts that do not begin with another one behind white space.
-fn other_texts(start: &str) -> String {
-    let others = beginnings_other_than(start, "\\s");
-    format!("/\\s*(({others})(.|\\n)*)?/")
-}
-
-/// Returns the regular expression of the shortest texts that are no beginning of another one. Their first character is
-/// none of the class `without` either.
-fn beginnings_other_than(start: &str, without: &str) -> String {
-    let others = start.char_indices().map(|(at, character)| {
-        let before = escaped(&start[..at]);
-        let without = if at == 0 { without } else { "" };
-        format!(
-            "{before}[^{without}{}]",
-            escaped(character.encode_utf8(&mut [0; 4]))
-        )
+/// Returns the regular expression of all texts that begin with none of others behind white space. None of those begins
+/// with another one.
+fn other_texts(starts: &[&str]) -> String {
+    // What may come before each character of the others, and those characters.
+    let mut next: BTreeMap<&str, BTreeSet<char>> = BTreeMap::new();
+    for start in starts {
+        for (at, character) in start.char_indices() {
+            next.entry(&start[..at]).or_default().insert(character);
+        }
+    }
+    let others = next.into_iter().map(|(before, characters)| {
+        let space = if before.is_empty() { "\\s" } else { "" };
+        let characters = escaped(&String::from_iter(characters));
+        format!("{}[^{space}{characters}]", escaped(before))
     });
-    others.collect::<Vec<String>>().join("|")
+    let others = others.collect::<Vec<String>>().join("|");
+    format!("/\\s*(({others})(.|\\n)*)?/")
 }

@@ -406,8 +406,15 @@ fn json_that_is_no_call_is_an_answer_where_calls_have_no_marker() {
         "{\n  \"city\": \"Rome\"\n}",
         "{\"names\": []}",
         "{}",
+        "{ }",
+        "\n{\"city\": \"Rome\"}",
+        "{\"type\": \"object\"}",
+        "\n",
+        "",
         TEXTS[3].1,
         TEXTS[3].2,
+        &format!("\n\n{}", TEXTS[3].1),
+        &TEXTS[3].1.replacen('{', "{\n  ", 1),
     ] {
         assert!(answers.samples(&grammar, right), "{right}");
     }
@@ -415,6 +422,12 @@ fn json_that_is_no_call_is_an_answer_where_calls_have_no_marker() {
         "{\"name\": \"get_time\", \"parameters\": {}}",
         "{\"name\": 5}",
         "{\"name\": \"now\", \"parameters\": {\"x\": 1}}",
+        "\n{\"name\": \"get_weather\", \"parameters\": {\"city\": 5}}",
+        "{ \"name\": \"get_weather\", \"parameters\": {\"city\": 5}}",
+        "{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": 5}}",
+        "{\"type\":\"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": 5}}",
+        "{\"function\": \"get_weather\", \"args\": {\"city\": 5}}",
+        "{\"parameters\": {\"city\": 5}, \"name\": \"get_weather\"}",
     ] {
         assert!(!answers.samples(&grammar, wrong), "{wrong}");
     }

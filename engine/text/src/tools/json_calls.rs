@@ -6,10 +6,10 @@ use super::calls::{Calls, Payload, Step};
 use super::json_scanner::{JsonScanner, Scan, push_json};
 
 /// The keys of the name in the formats of several models.
-const NAME: [&str; 3] = ["name", "tool_name", "function"];
+pub(super) const NAME: [&str; 3] = ["name", "tool_name", "function"];
 
 /// The keys of the arguments.
-const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
+pub(super) const ARGUMENTS: [&str; 3] = ["arguments", "parameters", "args"];
 
 /// A parser of one object or of a list of objects.
 #[derive(Debug, Default)]
