@@ -209,6 +209,9 @@ fn a_format_holds_behind_a_thought_between_markers() {
             "Hm.</think>{}",
         ),
         (THINKER, "{\"a\": 1}", "<think>Hm.</think>Yes."),
+        // White space may be that before a thought, but forces none.
+        (THINKER, "\n{\"a\": 1}", "\n\n\n\n\n{}"),
+        (THINKER, "\n<think>Hm.</think>{\"a\": 1}", "\nYes."),
         (opened.as_str(), "Hm {.\n</think>\n\n{\"a\": 1}", "{}"),
     ] {
         assert!(accepts_behind(template, &request, right), "{right}");
@@ -225,6 +228,14 @@ fn a_format_holds_behind_a_thought_between_markers() {
     let thought = |text: &str| format!("<think>{text}</think>{{}}");
     assert!(accepts_behind(THINKER, &request, &thought("Hm")));
     assert!(!accepts_behind(THINKER, &request, &thought("Hm.")));
+    // A choice is the whole text.
+    request.answer = Some(Constraint::Choices(vec!["yes".into(), "no".into()]));
+    for right in ["yes", "<think>Hm</think>\nno"] {
+        assert!(accepts_behind(THINKER, &request, right), "{right}");
+    }
+    for wrong in ["\nyes", "\n<think>Hm</think>no", "maybe"] {
+        assert!(!accepts_behind(THINKER, &request, wrong), "{wrong}");
+    }
 }
 
 #[test]

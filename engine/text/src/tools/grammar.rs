@@ -77,7 +77,7 @@ pub(crate) fn answer_grammar(
     control_token: &dyn Fn(&str) -> Option<u32>,
 ) -> ToolCalls {
     let mut rules = Rules::new(&GENERIC, control_token, "r");
-    let before = rules.thought(Some(thought));
+    let before = rules.thought_before(Some(thought), Some(answer));
     let answer = rules.wrapped(answer, wrapper);
     without_calls(&format!("{before} {answer}"), &rules, thought)
 }
@@ -119,7 +119,7 @@ impl ToolFormat {
         let marker = self.begins.iter().find(|marker| open.starts_with(**marker));
         let start = match (syntax.choice, syntax.answer, marker) {
             (ToolChoice::Auto, Some(answer), _) => {
-                let thought = rules.thought(syntax.thought);
+                let thought = rules.thought_before(syntax.thought, Some(answer));
                 let answer = rules.wrapped(answer, syntax.wrapper);
                 format!("{thought} ({answer} | {})", rest(&rules, &open))
             }
@@ -141,7 +141,7 @@ impl ToolFormat {
                 format!("{thought} ({text} | /\\s*/ ({other} | {calls}))")
             }
             _ => {
-                let thought = rules.thought(syntax.thought);
+                let thought = rules.thought_before(syntax.thought, None);
                 format!("{thought} {}", rest(&rules, &open))
             }
         };
@@ -175,13 +175,29 @@ impl Rules<'_> {
         }
     }
 
-    /// Returns the thought that precedes calls.
+    /// Returns the thought that precedes any text or calls.
     fn thought(&mut self, thought: Option<Thought>) -> String {
         match thought {
             None => String::new(),
             Some(thought) if thought.open.is_none() => self.required_thought(thought),
             Some(thought) => format!("({})?", self.required_thought(thought)),
         }
+    }
+
+    /// Returns the thought that precedes an answer of a rule, or calls only. White space before a thought that may be
+    /// missing must not force one: it may precede JSON and calls alone too, to which it adds nothing, and is not
+    /// allowed where the answer is another text.
+    fn thought_before(&mut self, thought: Option<Thought>, answer: Option<&str>) -> String {
+        let optional = thought.and_then(|thought| Some((thought, thought.open?)));
+        let Some((thought, open)) = optional else {
+            return self.thought(thought);
+        };
+        let space = match answer {
+            Some(answer) if !answer.starts_with("%json") => "",
+            _ => "/[ \\n]{0,4}/",
+        };
+        let (open, rest) = (self.thought_marker(open), self.rest_of_thought(thought));
+        format!("{space} ({open} {rest})?")
     }
 
     /// Returns an answer behind a thought, or without one if there need be none. `answer` makes it of any text that it
@@ -210,20 +226,34 @@ impl Rules<'_> {
     }
 
     fn required_thought(&mut self, thought: Thought) -> String {
-        let close = self.until(ANY_TEXT, thought.close);
         let open = thought.open.map(|open| self.begin_thought(open));
-        format!("{} {close} /[ \\n]*/", open.unwrap_or_default())
+        let rest = self.rest_of_thought(thought);
+        format!("{} {rest}", open.unwrap_or_default())
     }
 
-    /// Returns the beginning of a thought: a control token and the text behind it, or text.
+    /// Returns the beginning of a thought behind white space.
     fn begin_thought(&self, open: &str) -> String {
+        match (self.control_token)(split_marker(open).0) {
+            Some(_) => format!("/[ \\n]*/ {}", self.thought_marker(open)),
+            // One terminal: of white space alone, other texts would be longer.
+            None => format!("/[ \\n]*{}/", escaped(open)),
+        }
+    }
+
+    /// Returns what begins a thought: a control token and the text behind it, or text.
+    fn thought_marker(&self, open: &str) -> String {
         let (marker, header) = split_marker(open);
         match ((self.control_token)(marker), header) {
-            (Some(id), "") => format!("/[ \\n]*/ <[{id}]>"),
-            (Some(id), header) => format!("/[ \\n]*/ <[{id}]> {}", Value::from(header)),
-            // One terminal: of white space alone, other texts would be longer.
-            (None, _) => format!("/[ \\n]*{}/", escaped(open)),
+            (Some(id), "") => format!("<[{id}]>"),
+            (Some(id), header) => format!("<[{id}]> {}", Value::from(header)),
+            (None, _) => Value::from(open).to_string(),
         }
+    }
+
+    /// Returns a thought behind what begins it.
+    fn rest_of_thought(&mut self, thought: Thought) -> String {
+        let close = self.until(ANY_TEXT, thought.close);
+        format!("{close} /[ \\n]*/")
     }
 }
 

@@ -25,6 +25,7 @@ fn thoughts_precede_calls() {
     );
     assert!(answers.accepts(&free, &format!("<think>\nHm.\n</think>\n\n{call}")));
     assert!(answers.accepts(&free, call));
+    assert!(answers.accepts(&free, &format!("\n{call}")));
     assert!(!answers.accepts(&free, &format!("Hm.\n</think>\n\n{call}")));
     let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(Some("<think>")));
     assert!(answers.accepts(&auto, &format!("<think>\nHm.\n</think>\n\nWell.\n{call}")));
