@@ -109,15 +109,34 @@ pub async fn start(
     let (name, answer) = params.answer.take().unzip();
     request.answer = answer;
     let model = served.model.clone();
-    let prompt = run_blocking(move || {
-        check_generates(&model)?;
-        let prompt = model.prepare_chat(&request);
-        prompt.map_err(|error| structured::refused(error, name).about("messages"))
-    });
+    let prompt = run_blocking(move || prepare(&model, &request, name));
     let prompt = prompt.await?;
     let source = vec![Source::Chat(Box::new(prompt))];
     let started = Texts::start(server, served, source, &params).await;
     started.map_err(|error| error.about("messages"))
+}
+
+/// Returns the prompt of a conversation, with what its answers must follow. `name` is the parameter that says what they
+/// must match.
+fn prepare(
+    model: &Model,
+    request: &ChatRequest,
+    name: Option<&str>,
+) -> Result<ChatPrompt, ApiError> {
+    check_generates(model)?;
+    let refused = |error, name| structured::refused(error, name).about("messages");
+    let name = match (&request.answer, request.tools()) {
+        // Alone first: it is no part of the grammar if a call is demanded, and else the tools may be the reason why the
+        // grammar is refused.
+        (Some(answer), Some(_)) => {
+            let grammar = model.grammar(answer);
+            grammar.map_err(|error| refused(error, name))?;
+            None
+        }
+        _ => name,
+    };
+    let prompt = model.prepare_chat(request);
+    prompt.map_err(|error| refused(error, name))
 }
 
 /// Returns the prompt of a conversation. What its answers must follow is not compiled.

@@ -25,6 +25,7 @@ fn invalid_requests_name_the_parameter() {
     let server = Server::start(&["--max-length", "256"]);
     let many = json!(vec!["a"; 3000]);
     let unsupported = json!("unsupported_parameter");
+    let tools = json!([{ "type": "function", "function": { "name": "f" } }]);
     #[rustfmt::skip]
     let table = [
         (COMPLETIONS, completion(&json!({ "temperature": "hot" })), "temperature", Value::Null),
@@ -52,6 +53,8 @@ fn invalid_requests_name_the_parameter() {
         (CHAT, chat(&json!({ "functions": [{ "name": "f" }] })), "functions", unsupported.clone()),
         (CHAT, chat(&json!({ "response_format": { "type": "xml" } })), "response_format.type", Value::Null),
         (CHAT, chat(&json!({ "guided_json": { "uniqueItems": true } })), "guided_json", Value::Null),
+        // Also where a call is demanded, so that no answer has the format.
+        (CHAT, chat(&json!({ "guided_json": { "uniqueItems": true }, "tools": tools, "tool_choice": "required" })), "guided_json", Value::Null),
         (COMPLETIONS, completion(&json!({ "guided_regex": "a(" })), "guided_regex", Value::Null),
         (COMPLETIONS, completion(&json!({ "mirostat": 2 })), "mirostat", unsupported.clone()),
         (CHAT, chat(&json!({ "chat_template": "{{ messages }}" })), "chat_template", unsupported.clone()),
