@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// Keywords that say which further properties an object has, or that apply other schemas to it.
-const OTHERS: [&str; 8] = [
+/// Keywords that say which further properties an object has, or that describe it beside `properties`.
+const OTHERS: [&str; 10] = [
     "additionalProperties",
     "unevaluatedProperties",
     "patternProperties",
@@ -12,10 +12,12 @@ const OTHERS: [&str; 8] = [
     "anyOf",
     "oneOf",
     "if",
+    "const",
+    "enum",
 ];
 
-/// Keywords that apply other schemas to a value, or to what `properties` and `items` are about too.
-const APPLICATORS: [&str; 12] = [
+/// Keywords that describe a value too, or what `properties` and `items` are about.
+const APPLICATORS: [&str; 14] = [
     "$ref",
     "$dynamicRef",
     "$recursiveRef",
@@ -28,6 +30,8 @@ const APPLICATORS: [&str; 12] = [
     "dependencies",
     "patternProperties",
     "contains",
+    "const",
+    "enum",
 ];
 
 /// Keywords that say nothing about the members of a value.
@@ -53,9 +57,9 @@ const NEUTRAL: [&str; 15] = [
 const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 
 /// Returns a schema whose objects have no other properties than those that it names, as in OpenAI's strict mode, in
-/// xgrammar and in llama.cpp. Open stay objects of which it names none, those with `additionalProperties` or the like,
-/// and those that several schemas describe at once, such as the parts of an `allOf`: each would forbid the properties of
-/// the others.
+/// xgrammar and in llama.cpp. Open stay objects without `properties`, those with `additionalProperties` or the like, those
+/// that an `enum` or a `const` lists, and those that several schemas describe at once, such as the parts of an `allOf`:
+/// each would forbid the properties of the others.
 ///
 /// ```
 /// use serde_json::json;
@@ -220,6 +224,8 @@ mod tests {
             json!({"required": ["c"], "oneOf": [part()]}),
             json!({"if": part(), "then": part()}),
             json!({"const": {"properties": {"a": {}}}}),
+            json!({"enum": [{"a": {"b": 1, "c": 2}, "d": 3}], "properties": {"a": {"properties": {"b": {}}}}}),
+            json!({"const": {"a": 1, "d": 3}, "properties": {"a": {}}}),
             json!({"allOf": [{"$ref": "#/$defs/d"}, part()], "$defs": {"d": part()}}),
             // The whole schema is a part of another one.
             json!({"properties": {"a": {"allOf": [{"$ref": "#"}, part()]}}}),
