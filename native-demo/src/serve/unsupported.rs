@@ -33,6 +33,7 @@ pub const RESPONSES: &[&[Rule]] = &[
         // The limit is `max_output_tokens`.
         ("max_tokens", |_| false),
         ("max_completion_tokens", |_| false),
+        ("n_predict", |_| false),
     ],
 ];
 
@@ -48,6 +49,8 @@ pub const MESSAGES: &[&[Rule]] = &[
         // They are `stop_sequences`.
         ("stop", nothing),
         ("top_logprobs", nothing),
+        // The limit is `max_tokens`.
+        ("n_predict", |_| false),
     ],
 ];
 
@@ -235,6 +238,8 @@ mod tests {
             ),
             (RESPONSES, r#"{"truncation": "auto"}"#, Some("truncation")),
             (RESPONSES, r#"{"max_tokens": 5}"#, Some("max_tokens")),
+            (RESPONSES, r#"{"n_predict": 5}"#, Some("n_predict")),
+            (MESSAGES, r#"{"n_predict": 5}"#, Some("n_predict")),
             (
                 RESPONSES,
                 r#"{"response_format": {"type": "json_object"}}"#,
