@@ -276,6 +276,7 @@ fn answers_continue_the_last_message() {
         let messages = [Message::new("user", "Hi"), Message::new("assistant", text)];
         let mut request = ChatRequest::new(messages);
         request.start = AnswerStart::Continued;
+        request.thinking = Some(false);
         request.prepare(&tokenizer(template)).unwrap()
     };
     let prompt = continued(HARMONY, "So <|end|> ");
@@ -293,6 +294,9 @@ fn answers_continue_the_last_message() {
     assert!(prompt.text.ends_with("</think>\n\nSo "), "{}", prompt.text);
     let events = prompt.format.parser().push("<think>");
     assert_eq!(events, [ChatEvent::Content("<think>".into())]);
+    // A marker at its end begins no thought that would have to be closed.
+    let prompt = continued(THINKER, "It is <think>");
+    assert!(prompt.text.ends_with("It is <think>"), "{}", prompt.text);
     // Without a continued message.
     let mut plain = request();
     plain.start = AnswerStart::Unprompted;

@@ -52,7 +52,9 @@ impl ChatRequest {
         let mut prompt = self.render(&template, tokenizer)?;
         let source = template.source();
         let is_harmony = harmony::is_shown_in(source);
-        let thoughts = ReasoningFormat::of_template(source).filter(|_| !is_harmony);
+        // A text that is continued has no thoughts, whatever it ends with.
+        let has_thoughts = !is_harmony && self.start != AnswerStart::Continued;
+        let thoughts = ReasoningFormat::of_template(source).filter(|_| has_thoughts);
         let wrapper = ReasoningFormat::of_answers(source);
         if let (Some(format), Some(false)) = (thoughts, self.thinking())
             && format.is_open_in(&prompt.text())
@@ -73,8 +75,6 @@ impl ChatRequest {
                     let format = self.tool_format(source, tokenizer);
                     (format, tools, self.parallel_calls())
                 });
-                // A text that is continued has no thoughts.
-                let thoughts = thoughts.filter(|_| self.start != AnswerStart::Continued);
                 let format = ChatFormat {
                     reasoning: thoughts.map(|format| ReasoningParser::new(format, &text)),
                     wrapper: thoughts
