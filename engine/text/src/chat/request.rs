@@ -28,8 +28,8 @@ pub struct ChatRequest {
     /// Where the answer begins.
     pub start: AnswerStart,
     /// What the answer must match unless it is a call. Thoughts come before it as they do elsewhere, except that with a
-    /// regular expression or a grammar in Lark only models with channels think. Beside a grammar in Lark, the model
-    /// calls no tools.
+    /// grammar in Lark no model thinks, and with a regular expression only models with channels do. Beside a grammar in
+    /// Lark, the model calls no tools.
     pub answer: Option<Constraint>,
     tools: Tools,
     /// The tools that the model may call, if these are not all.
