@@ -301,6 +301,7 @@ mod tests {
             max_batch,
             max_step_tokens,
             max_logit_rows,
+            max_length: 64,
             ..ModelLimits::default()
         };
         assert!(limits(4, 4, 4).check_loaded().is_ok());

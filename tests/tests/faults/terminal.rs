@@ -204,7 +204,7 @@ fn chat_escapes_answers_and_unknown_commands() {
     let mut chat = OnTerminal::start(command(args));
     chat.read_until("lists all.\n");
     chat.send("Hello\r");
-    let answer = chat.read_until("asks");
+    let answer = chat.read_until("(--max-new-tokens)");
     assert!(answer.contains("\\u{1b}\\u{1b}\\u{1b}"), "{answer:?}");
     chat.send("/exit\r");
     assert_eq!(chat.finish().1, Some(0));

@@ -63,8 +63,10 @@ impl World {
     fn step(&mut self, ahead: bool) -> Result<(), TestCaseError> {
         let (batch, outputs) = self.model.step(&mut self.scheduler, ahead)?;
         for part in &batch.sequences {
-            let sent = self.sent.get_mut(&part.id).unwrap();
-            if !std::mem::replace(&mut sent.has_begun, true) {
+            // The row of a sequence that has ended meanwhile is nobody's.
+            if let Some(sent) = self.sent.get_mut(&part.id)
+                && !std::mem::replace(&mut sent.has_begun, true)
+            {
                 self.begun.push(sent.client);
             }
         }
