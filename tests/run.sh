@@ -8,10 +8,10 @@
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
-# for software adapters, where an ordinary run takes each test on the host and one of the others; or `cuda-all`, every
+# for software adapters, where an ordinary run takes each test on the host and half of them on one of the others; or `cuda-all`, every
 # kernel on the emulated CUDA device in three orders of threads, and all tests of models on it, which takes hours, where an
 # ordinary run takes a sample; or `barriers`, whether the emulated CUDA device notices each single barrier that a kernel
-# lacks; or `kernels`, every kernel in every case, where an ordinary run takes a third of the products and of attention.
+# lacks; or `kernels`, every kernel in every case, where an ordinary run takes a sixth of the products and of attention.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -488,7 +488,7 @@ pub fn some_encodings() -> impl Iterator<Item = Encoding> {
 }
 
 /// Whether a kernel is one of those that run. With `WISP_TEST_SAMPLE=N:K` they are every Nth, from the Kth on: an emulated
-/// device compiles each kernel for half a second. Otherwise software adapters run a third of the products and of attention,
+/// device compiles each kernel for half a second. Otherwise software adapters run a sixth of the products and of attention,
 /// because there are hundreds, others in each [turn](sample::turn) ([`takes_all`]).
 pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
     match sample_of_kernels() {
@@ -497,7 +497,7 @@ pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
             let place = kernels.position(|known| known.name == kernel.name);
             place.is_some_and(|place| place % every == first)
         }
-        None => !has_many_kernels(kernel.op) || sample::has(kernel.name, 0, 3) || takes_all(),
+        None => !has_many_kernels(kernel.op) || sample::has(kernel.name, 0, 6) || takes_all(),
     }
 }
 
