@@ -87,11 +87,9 @@ fn cache_formats_keep_logits_within_their_rounding(place: TestDevice) {
     for (name, model, tokens) in all {
         let of = |format| logits(Some(&model), place, &tokens, &["--kv-cache-format", format]);
         let whole = of("float32");
-        assert_eq!(
-            whole,
-            logits(Some(&model), place, &tokens, &[]),
-            "{name}: the default"
-        );
+        // Prompts are computed in chunks by the time that the device takes, and each size has sums of its own.
+        let default = error(&logits(Some(&model), place, &tokens, &[]), &whole);
+        assert!(default < 1e-5, "{name} on {place:?}: {default:e}");
         for (format, step) in [("float16", 1.0 / 2048.0), ("q8_0", 0.5 / 127.0)] {
             let off = error(&of(format), &whole);
             println!("{name} on {place:?} with {format}: {off:.2e}");
