@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::format::{Syntax, ToolFormat};
+use super::json_calls::NAME;
 use super::parameters::{Parameter, other_than, parameters};
 use super::plain_text::{PlainText, listed_texts};
 use super::rules::Rules;
@@ -52,12 +53,13 @@ pub(crate) fn json_call(
     }
 }
 
-/// Returns the rules of a call in a format.
+/// Returns the rules of a call in a format. `has_answer` says whether an answer without calls has a rule.
 pub(super) fn call(
     format: &ToolFormat,
     tool: &Tool,
     rule: String,
     limit: usize,
+    has_answer: bool,
     control_token: &dyn Fn(&str) -> Option<u32>,
 ) -> CallRules {
     let (name, schema) = (tool.name(), tool.parameters());
@@ -71,8 +73,7 @@ pub(super) fn call(
             let [name, arguments] =
                 [name, arguments].map(|text| Value::from(format!("\"{text}\"")));
             let key = match format.around[0] {
-                // Without marker, such white space may also begin an object that is no call.
-                "" => format!("/\\s{{0,16}}\"{name_key}\"/"),
+                "" => key_of_bare_name(has_answer),
                 _ => Value::from(format!("\"{name_key}\"")).to_string(),
             };
             let head = format!("\"{{\" {key} \": \" {name} \", \" {arguments} \": \"");
@@ -105,6 +106,18 @@ pub(super) fn call(
         rule,
         exact,
         free,
+    }
+}
+
+/// Returns what comes before the name in a call without marker: each key that the parser reads it from, and before it
+/// the type that some models write. No other text begins like that.
+fn key_of_bare_name(has_answer: bool) -> String {
+    // Such white space may also begin an object that is no call.
+    let key = format!("/\\s{{0,16}}\"({})\"/", NAME.join("|"));
+    match has_answer {
+        // The type is one terminal, as another text ends only behind it. It would hide a key of an answer in JSON.
+        true => key,
+        false => format!("(/\\s{{0,16}}\"type\": ?\"function\"/ \", \")? {key}"),
     }
 }
 

@@ -100,7 +100,8 @@ impl ToolFormat {
             _ => true,
         });
         let calls = rules_of_calls(chosen, |tool, rule, limit| {
-            call(self, tool, rule, limit, syntax.control_token)
+            let has_answer = syntax.answer.is_some();
+            call(self, tool, rule, limit, has_answer, syntax.control_token)
         });
         let items: Vec<&str> = calls.iter().map(|call| call.rule.as_str()).collect();
         let item = rules.add(&items.join(" | "));

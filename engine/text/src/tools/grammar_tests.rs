@@ -368,6 +368,37 @@ fn answers_that_are_no_calls_follow_their_rule() {
 }
 
 #[test]
+fn keys_of_calls_without_marker_are_keys_of_answers_too() {
+    let answers = Answers::new();
+    let control_token = |text: &str| answers.control_token(text);
+    let schema = json!({
+        "type": "object",
+        "properties": { "function": { "type": "string" }, "type": { "type": "string" } },
+        "required": ["type"], "additionalProperties": false,
+    });
+    let rule = Constraint::JsonSchema(schema).rule().unwrap();
+    let grammar = answers.grammar_of(
+        "llama3",
+        &AnswerSyntax {
+            choice: &ToolChoice::Auto,
+            parallel: true,
+            thought: None,
+            answer: Some(&rule),
+            wrapper: None,
+            control_token: &control_token,
+        },
+    );
+    for right in [
+        "{\"type\": \"circle\"}",
+        "{\"type\": \"function\"}",
+        "{\"function\": \"sine\", \"type\": \"wave\"}",
+        "{\"function\": \"now\", \"parameters\": {}}",
+    ] {
+        assert!(answers.samples(&grammar, right), "{right}");
+    }
+}
+
+#[test]
 fn answers_stand_between_their_markers() {
     let markers = ["<|START_RESPONSE|>", "<|END_RESPONSE|>"];
     let [open, close] = markers;
@@ -431,8 +462,26 @@ fn json_that_is_no_call_is_an_answer_where_calls_have_no_marker() {
     ] {
         assert!(!answers.samples(&grammar, wrong), "{wrong}");
     }
-    // The parser finds no call either.
     let format = ToolFormat::named("llama3").unwrap();
+    let required = answers.grammar("llama3", ToolChoice::Required, true, None);
+    for head in [
+        "\"function\"",
+        "\"tool_name\"",
+        "\"type\": \"function\", \"name\"",
+        "\"type\":\"function\", \"name\"",
+        "\n  \"type\": \"function\", \"function\"",
+    ] {
+        let right = TEXTS[3].1.replacen("\"name\"", head, 1);
+        let wrong = right.replace('3', "\"x\"");
+        for grammar in [&grammar, &required] {
+            assert!(answers.samples(grammar, &right), "{right}");
+            assert!(!answers.samples(grammar, &wrong), "{wrong}");
+        }
+        let events = ToolParser::new(format, tools(), true).push(&right);
+        let is_call = |event: &ToolEvent| matches!(event, ToolEvent::Call(_));
+        assert!(events.iter().all(is_call) && !events.is_empty(), "{right}");
+    }
+    // In other objects, the parser finds no call either.
     let mut parser = ToolParser::new(format, tools(), true);
     let text = "{\"city\": \"Rome\"}";
     let events: Vec<ToolEvent> = parser
