@@ -114,6 +114,8 @@ mod operations;
 mod overwrite_flags;
 mod params;
 mod ports;
+#[cfg(test)]
+mod product;
 mod profile;
 mod profiler;
 mod program_source;

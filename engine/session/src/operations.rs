@@ -55,29 +55,12 @@ fn conv2d_terms(p: Conv2dParams) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use wisp_device::Device;
-    use wisp_graph::Graph;
-    use wisp_types::{DType, Encoding, shape};
-    use wisp_weights::MemoryWeights;
-
     use super::*;
-    use crate::{InferenceSession, InitOptions};
+    use crate::product::product;
 
     #[test]
     fn operations_are_those_of_the_sizes_of_a_run() {
-        let mut graph = Graph::new("product");
-        let x = graph.input("x", DType::F32, shape!["tokens", 32u64]);
-        let weight = graph.weight("w", Encoding::F32, shape![16u64, 32u64]);
-        let y = graph.linear(x, weight, None).unwrap();
-        graph.output("y", y);
-        let mut weights = MemoryWeights::default();
-        weights.insert("w", &[16, 32], &[1.0; 16 * 32]).unwrap();
-        let session = InferenceSession::new(Device::host(1).unwrap());
-        let options = InitOptions {
-            max_dims: [("tokens".to_string(), 8)].into(),
-            ..Default::default()
-        };
-        let model = session.load_blocking(&graph, &weights, options).unwrap();
+        let (_, model) = product(8);
         for tokens in [8, 3] {
             let dims = model.dims(&[("tokens", tokens)]).unwrap();
             let run = model.prepared(&dims).unwrap();

@@ -61,6 +61,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn models_that_share_weights_through_a_third_one_stop_each_other() {
+        let third = OverwriteFlag::default();
+        let [left, right] = [(); 2].map(|()| {
+            let mut flags = OverwriteFlags::new(OverwriteFlag::default());
+            flags.add(&third);
+            flags
+        });
+        assert!(left.try_set());
+        assert!(right.any_set() && !right.try_set());
+        // Its own flag is as it was.
+        left.clear();
+        assert!(!right.any_set() && right.try_set());
+    }
+
+    #[test]
     fn models_that_share_weights_cannot_set_their_flags_at_once() {
         let [first, second] = [OverwriteFlag::default(), OverwriteFlag::default()];
         let one = OverwriteFlags::new(first.clone());

@@ -127,33 +127,12 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use wisp_graph::Graph;
-    use wisp_types::{DType, Encoding, shape};
-    use wisp_weights::MemoryWeights;
-
     use super::*;
-    use crate::{InferenceSession, InitOptions, Model};
-
-    /// The product of rows and a weight of ones.
-    fn model() -> Model {
-        let mut graph = Graph::new("product");
-        let x = graph.input("x", DType::F32, shape!["tokens", 32u64]);
-        let weight = graph.weight("w", Encoding::F32, shape![16u64, 32u64]);
-        let y = graph.linear(x, weight, None).unwrap();
-        graph.output("y", y);
-        let mut weights = MemoryWeights::default();
-        weights.insert("w", &[16, 32], &[1.0; 16 * 32]).unwrap();
-        let session = InferenceSession::new(Device::host(1).unwrap());
-        let options = InitOptions {
-            max_dims: [("tokens".to_string(), 32)].into(),
-            ..Default::default()
-        };
-        session.load_blocking(&graph, &weights, options).unwrap()
-    }
+    use crate::product::product;
 
     #[test]
     fn runs_of_the_last_sizes_are_kept() {
-        let model = model();
+        let (_, model) = product(32);
         let prepared = |tokens: u64| {
             let dims = model.dims(&[("tokens", tokens)]).unwrap();
             Arc::downgrade(&model.prepared(&dims).unwrap())
@@ -173,8 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_other_sizes_are_refused_while_one_is_executed_step_by_step() {
+        let (_, model) = product(32);
+        let [three, five] = [3, 5].map(|tokens| model.dims(&[("tokens", tokens)]).unwrap());
+        // An earlier run is no way around it.
+        model.prepared(&five).unwrap();
+        let held = model.prepared(&three).unwrap();
+        let error = model.prepared(&five).unwrap_err();
+        assert!(matches!(error, SessionError::Busy { .. }), "{error:?}");
+        assert!(Arc::ptr_eq(&held, &model.prepared(&three).unwrap()));
+        drop(held);
+        model.prepared(&five).unwrap();
+    }
+
+    #[test]
     fn releasing_the_weights_drops_all_runs() {
-        let mut model = model();
+        let (_, mut model) = product(32);
         let runs = [3, 5].map(|tokens| {
             let dims = model.dims(&[("tokens", tokens)]).unwrap();
             Arc::downgrade(&model.prepared(&dims).unwrap())

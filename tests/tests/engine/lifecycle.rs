@@ -167,17 +167,18 @@ fn of_product(w: f32) -> MemoryWeights {
     weights
 }
 
+fn load_product(session: &InferenceSession, name: &str) -> Model {
+    let (graph, weights) = (product(name, 1), of_product(0.25));
+    session
+        .load_blocking(&graph, &weights, InitOptions::default())
+        .unwrap()
+}
+
 /// Models that run again and again in the same order may become one command of the device, which ends when one of them
 /// gets other memory.
 fn models_in_turn_see_the_memory_of_a_reload(place: TestDevice) {
     let session = session(place);
-    let load = |name: &str| {
-        let (graph, weights) = (product(name, 1), of_product(0.25));
-        session
-            .load_blocking(&graph, &weights, InitOptions::default())
-            .unwrap()
-    };
-    let (mut first, second) = (load("first"), load("second"));
+    let [mut first, second] = ["first", "second"].map(|name| load_product(&session, name));
     for model in [&first, &second] {
         model.write("x", &[1.0f32; 64]).unwrap();
     }
@@ -268,13 +269,7 @@ on_every_device!(
 #[test]
 fn wrong_weights_change_nothing() {
     let session = session(TestDevice::Host);
-    let mut model = session
-        .load_blocking(
-            &product("product", 1),
-            &of_product(0.25),
-            InitOptions::default(),
-        )
-        .unwrap();
+    let mut model = load_product(&session, "product");
     let mut wrong = MemoryWeights::default();
     wrong
         .insert_encoded("w", Encoding::F16, &[16, 64], vec![0; 2048])

@@ -9,14 +9,11 @@ use std::{
     time::Duration,
 };
 
-use wisp_device::{Device, Pipeline};
-use wisp_graph::Graph;
+use wisp_device::Pipeline;
 use wisp_host::{Args, HostError, Twin, twin};
-use wisp_types::{DType, Encoding, shape};
-use wisp_weights::MemoryWeights;
 
 use super::*;
-use crate::InitOptions;
+use crate::product::product;
 
 const TOKENS: u64 = 4;
 const OP: &str = "matmul.f32";
@@ -48,21 +45,8 @@ fn nothing(_: &Args<'_>) -> Result<(), HostError> {
 }
 
 /// A product on the host, with its inputs.
-fn product() -> (InferenceSession, Model, Dims) {
-    let mut graph = Graph::new("product");
-    let x = graph.input("x", DType::F32, shape!["tokens", 32u64]);
-    let weight = graph.weight("w", Encoding::F32, shape![16u64, 32u64]);
-    let y = graph.linear(x, weight, None).unwrap();
-    graph.output("y", y);
-    let mut weights = MemoryWeights::default();
-    let values: Vec<f32> = (0..16 * 32).map(|i| (i as f32 * 0.7).sin()).collect();
-    weights.insert("w", &[16, 32], &values).unwrap();
-    let session = InferenceSession::new(Device::host(1).unwrap());
-    let options = InitOptions {
-        max_dims: [("tokens".to_string(), TOKENS)].into(),
-        ..Default::default()
-    };
-    let model = session.load_blocking(&graph, &weights, options).unwrap();
+fn product_with_inputs() -> (InferenceSession, Model, Dims) {
+    let (session, model) = product(TOKENS);
     let x: Vec<f32> = (0..TOKENS * 32).map(|i| (i as f32 * 0.3).cos()).collect();
     model.write("x", &x).unwrap();
     let dims = model.dims(&[("tokens", TOKENS)]).unwrap();
@@ -76,7 +60,7 @@ fn tune(
     function: impl Fn(&str) -> Twin,
 ) -> (TuneReport, &'static str) {
     let _guard = CLOCK_IS_READ.lock().unwrap();
-    let (session, model, dims) = product();
+    let (session, model, dims) = product_with_inputs();
     let default = model.kernel_of(0, &dims).unwrap();
     let now = || Duration::from_micros(CLOCK.load(Ordering::Relaxed));
     let mut tuner = Tuner::new(&session, limit, &now, progress);
@@ -131,7 +115,7 @@ fn a_faster_kernel_is_chosen_and_a_wrong_one_never() {
 }
 
 fn default_kernel() -> &'static str {
-    let (_, model, dims) = product();
+    let (_, model, dims) = product_with_inputs();
     model.kernel_of(0, &dims).unwrap()
 }
 
@@ -163,7 +147,7 @@ fn the_time_limit_and_the_caller_end_the_tuning() {
 
 #[test]
 fn the_host_measures_nothing_and_says_so() {
-    let (session, model, dims) = product();
+    let (session, model, dims) = product_with_inputs();
     let now = || Duration::ZERO;
     let mut tuner = Tuner::new(&session, FOREVER, &now, GO_ON);
     pollster::block_on(tuner.measure(&model, &dims, &[])).unwrap();
@@ -174,7 +158,7 @@ fn the_host_measures_nothing_and_says_so() {
 
 #[test]
 fn tuning_changes_no_result() {
-    let (_, model, dims) = product();
+    let (_, model, dims) = product_with_inputs();
     let read = |model: &Model| -> Vec<f32> {
         model.run(&dims).unwrap();
         model.read_blocking("y", TOKENS * 16).unwrap()

@@ -11,7 +11,7 @@ use wisp_engine::{
 };
 use wisp_tests::{bundled::session, kernels::noise, program::TestDevice};
 
-use super::{of_product, product};
+use super::{load_product, of_product, product};
 
 /// Weights that fail to read from some point on.
 struct Broken(MemoryWeights);
@@ -38,13 +38,7 @@ impl WeightSource for Broken {
 #[test]
 fn a_reload_that_fails_midway_releases_the_model() {
     let session = session(TestDevice::Host);
-    let mut model = session
-        .load_blocking(
-            &product("product", 1),
-            &of_product(0.25),
-            InitOptions::default(),
-        )
-        .unwrap();
+    let mut model = load_product(&session, "product");
     let whole = session.device().allocated().0;
     let error = model.reload_blocking(&Broken(of_product(1.0))).unwrap_err();
     assert_eq!(
