@@ -16,7 +16,8 @@ const WORDS: [&str; 13] = [
 /// Hidden size: a multiple of the number of heads, but of few other numbers.
 pub const HIDDEN: usize = 15;
 const FEED_FORWARD: usize = 37;
-const POSITIONS: usize = 24;
+/// The longest text in tokens.
+pub const POSITIONS: usize = 24;
 
 /// Tensors by name: their shape and values.
 pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;

@@ -87,9 +87,6 @@ fn cache_formats_keep_logits_within_their_rounding(place: TestDevice) {
     for (name, model, tokens) in all {
         let of = |format| logits(Some(&model), place, &tokens, &["--kv-cache-format", format]);
         let whole = of("float32");
-        // Prompts are computed in chunks by the time that the device takes, and each size has sums of its own.
-        let default = error(&logits(Some(&model), place, &tokens, &[]), &whole);
-        assert!(default < 1e-5, "{name} on {place:?}: {default:e}");
         for (format, step) in [("float16", 1.0 / 2048.0), ("q8_0", 0.5 / 127.0)] {
             let off = error(&of(format), &whole);
             println!("{name} on {place:?} with {format}: {off:.2e}");
@@ -188,8 +185,8 @@ fn info_and_compiled_models_have_the_format_of_the_target() {
     assert_eq!(memory["kv_cache_format"], "float16");
     assert_eq!(whole["kv_cache_format"], "float32");
     assert_eq!(memory["kv_cache_on_host"], whole["kv_cache"]);
-    assert!(memory["kv_cache"].as_u64() < whole["kv_cache"].as_u64());
-    assert!(memory["total"].as_u64() < whole["total"].as_u64());
+    let less = |key: &str| memory[key].as_u64().unwrap() < whole[key].as_u64().unwrap();
+    assert!(less("kv_cache") && less("total"), "{memory} {whole}");
     let shown = by_default(&["info"]).succeeded().stdout;
     assert!(
         shown.contains(" in float16 (on the host ") && shown.contains(" in float32)"),

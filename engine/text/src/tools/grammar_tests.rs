@@ -106,6 +106,21 @@ impl Answers {
         )
     }
 
+    /// The grammar of answers that may be calls and otherwise match a schema.
+    fn grammar_with_schema(&self, format: &str, schema: Value) -> Grammar {
+        let control_token = |text: &str| self.control_token(text);
+        let rule = Constraint::JsonSchema(schema).rule().unwrap();
+        let syntax = AnswerSyntax {
+            choice: &ToolChoice::Auto,
+            parallel: true,
+            thought: None,
+            answer: Some(&rule),
+            wrapper: None,
+            control_token: &control_token,
+        };
+        self.grammar_of(format, &syntax)
+    }
+
     fn grammar_of(&self, format: &str, syntax: &AnswerSyntax<'_>) -> Grammar {
         let format = ToolFormat::named(format).unwrap();
         let lark = format.grammar(&tools(), syntax);
@@ -329,24 +344,12 @@ fn calls_are_accepted_and_other_texts_are_not() {
 #[test]
 fn answers_that_are_no_calls_follow_their_rule() {
     let answers = Answers::new();
-    let control_token = |text: &str| answers.control_token(text);
     let schema = json!({
         "type": "object", "properties": { "name": { "type": "string" }, "ok": { "type": "boolean" } },
         "required": ["ok"], "additionalProperties": false,
     });
-    let rule = Constraint::JsonSchema(schema).rule().unwrap();
     for (format, weather, clock, between) in TEXTS {
-        let grammar = answers.grammar_of(
-            format,
-            &AnswerSyntax {
-                choice: &ToolChoice::Auto,
-                parallel: true,
-                thought: None,
-                answer: Some(&rule),
-                wrapper: None,
-                control_token: &control_token,
-            },
-        );
+        let grammar = answers.grammar_with_schema(format, schema.clone());
         let named = "{\"name\": \"now\", \"ok\": true}";
         for right in [weather, clock, "{\"ok\": true}", named] {
             assert!(answers.accepts(&grammar, right), "{format}: {right}");
@@ -370,24 +373,12 @@ fn answers_that_are_no_calls_follow_their_rule() {
 #[test]
 fn keys_of_calls_without_marker_are_keys_of_answers_too() {
     let answers = Answers::new();
-    let control_token = |text: &str| answers.control_token(text);
     let schema = json!({
         "type": "object",
         "properties": { "function": { "type": "string" }, "type": { "type": "string" } },
         "required": ["type"], "additionalProperties": false,
     });
-    let rule = Constraint::JsonSchema(schema).rule().unwrap();
-    let grammar = answers.grammar_of(
-        "llama3",
-        &AnswerSyntax {
-            choice: &ToolChoice::Auto,
-            parallel: true,
-            thought: None,
-            answer: Some(&rule),
-            wrapper: None,
-            control_token: &control_token,
-        },
-    );
+    let grammar = answers.grammar_with_schema("llama3", schema);
     for right in [
         "{\"type\": \"circle\"}",
         "{\"type\": \"function\"}",
@@ -395,6 +386,14 @@ fn keys_of_calls_without_marker_are_keys_of_answers_too() {
         "{\"function\": \"now\", \"parameters\": {}}",
     ] {
         assert!(answers.samples(&grammar, right), "{right}");
+    }
+    for wrong in [
+        "{\"type\": 5}",
+        "{\"function\": \"sine\"}",
+        "{\"function\": \"get_weather\", \"parameters\": {\"city\": 5}}",
+        "Hi.",
+    ] {
+        assert!(!answers.samples(&grammar, wrong), "{wrong}");
     }
 }
 

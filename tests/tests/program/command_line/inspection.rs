@@ -79,7 +79,8 @@ fn tokenize_works_on_every_vocabulary() {
         }
         models += 1;
     }
-    assert!(models >= 7 && pairs >= models, "only {pairs} pairs");
+    let each = if sample::takes_all() { 5 } else { 1 };
+    assert!(models >= 7 && pairs >= each * models, "only {pairs} pairs");
 }
 
 /// exp of the mean negative log-probability, from what `wisp logits` writes.
