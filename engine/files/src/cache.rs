@@ -93,8 +93,8 @@ impl CacheEntry {
 pub struct DiskCache {
     folder: PathBuf,
     max_bytes: u64,
-    /// The bytes of all entries when the folder was last looked at, and of those that were written since; `None` before
-    /// the first.
+    /// The bytes of all entries when the folder was last looked at, and of those that were written since; `None` until
+    /// something is written.
     total: Arc<Mutex<Option<u64>>>,
 }
 

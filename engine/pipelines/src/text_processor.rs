@@ -188,7 +188,8 @@ impl TextProcessor {
                 }
                 Err(error) => {
                     // Alone, it fails with an error of its own kind.
-                    if let Some(answer) = request.answer.as_ref() {
+                    let alone = request.answer.as_ref();
+                    if let Some(answer) = alone.filter(|answer| *answer != constraint) {
                         self.grammar(answer)?;
                     }
                     return Err(error);

@@ -115,8 +115,9 @@ impl GenerationParams {
             let message = format!("n is {choices}, but must be from 1 to {MAX_CHOICES}");
             return Err(ApiError::parameter("n", message));
         }
+        let seed = seed(fields)?;
         let options = GenerateOptions {
-            sampling: sampling(fields, defaults)?,
+            sampling: sampling(fields, defaults, seed)?,
             stop: stops(fields, "stop")?,
             ignore_eos: fields.get_or("ignore_eos", false)?,
             stop_tokens: stop_tokens(fields)?,
@@ -124,7 +125,7 @@ impl GenerationParams {
         };
         Ok(GenerationParams {
             options,
-            has_drawn_seed: seed(fields)?.is_none(),
+            has_drawn_seed: seed.is_none(),
             answer: None,
             facts: RequestFacts::default(),
             choices,
@@ -160,14 +161,18 @@ fn seed(fields: &Fields) -> Result<Option<u32>, ApiError> {
     Ok(seed.filter(|seed| *seed != -1).map(in_32_bits))
 }
 
-fn sampling(fields: &Fields, model: &SamplingDefaults) -> Result<SamplingParams, ApiError> {
+fn sampling(
+    fields: &Fields,
+    model: &SamplingDefaults,
+    seed: Option<u32>,
+) -> Result<SamplingParams, ApiError> {
     let default = SamplingParams::default();
     let number = |name: &str, recommended: Option<f32>, default: f32| {
         Ok::<f32, ApiError>(fields.get(name)?.or(recommended).unwrap_or(default))
     };
     // OpenAI's default. 0 is greedy.
     let temperature = number("temperature", model.temperature, 1.0)?;
-    let seed = match seed(fields)? {
+    let seed = match seed {
         Some(seed) => seed,
         None if temperature > 0.0 => getrandom::u32().map_err(|error| {
             let message = format!("the system draws no seed: {error}");

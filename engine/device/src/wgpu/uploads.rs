@@ -32,7 +32,7 @@ impl Uploads {
         self.0.written.load(Ordering::Relaxed)
     }
 
-    /// Notes that a submission has run before which so many bytes had been written.
+    /// Notes that a submission has run which came after the first `written` bytes.
     pub fn note_arrival(&self, written: u64) {
         self.0.arrived.fetch_max(written, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use crate::sampling::SamplingParams;
 /// [`SamplingParams`] are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingDefaults {
-    /// The temperature.
+    /// What logits are divided by; 0 is greedy.
     pub temperature: Option<f32>,
     /// The number of most likely tokens that are kept; 0 keeps all.
     pub top_k: Option<u32>,

@@ -58,7 +58,7 @@ impl Thought {
 
 /// Returns the grammar of any answer behind a thought, which may be limited. The answer may stand between the markers
 /// of `wrapper`.
-pub fn thought_grammar(
+pub(crate) fn thought_grammar(
     thought: Thought,
     wrapper: Option<&'static ReasoningFormat>,
     control_token: &dyn Fn(&str) -> Option<u32>,

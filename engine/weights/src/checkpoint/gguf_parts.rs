@@ -60,8 +60,8 @@ fn split(file_name: &str) -> Option<[&str; 3]> {
 }
 
 /// Returns whether a file is the second or a later part of a GGUF checkpoint in several parts, by its name, such as
-/// `model-00002-of-00003.gguf`. The numbers may have any length, although such parts cannot be opened: each is still no
-/// model by itself.
+/// `model-00002-of-00003.gguf`. The numbers may have any number of digits: parts whose numbers have
+/// other than five cannot be opened, but are no model by themselves either.
 pub fn is_later_part(file: &str) -> bool {
     let number = |text: &str| text.parse::<u32>().unwrap_or(0);
     split(file).is_some_and(|[_, part, count]| number(part) > 1 && number(count) > 1)
