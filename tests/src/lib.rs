@@ -1,5 +1,6 @@
 //! Helpers that the tests of the engine and the program share.
 
+pub mod asynchronous;
 pub mod bundled;
 pub mod cache;
 pub mod cuda;

@@ -31,6 +31,9 @@ pub struct BatchSequence {
     pub start: u32,
     /// The tokens, at least one.
     pub tokens: Vec<u32>,
+    /// True if the part is the one token that the batch before samples, which is not known yet: 0 stands for it in
+    /// [`Self::tokens`], and the device has it when the batch runs.
+    pub awaits_token: bool,
     /// The sequence's block table: the pages of its KV cache in position order, enough for all tokens
     /// of the batch's steps.
     pub pages: Vec<u32>,
@@ -76,6 +79,11 @@ impl Batch {
     /// Returns the requests that the sequences belong to.
     pub fn requests(&self) -> Vec<RequestId> {
         self.sequences.iter().map(|part| part.id).collect()
+    }
+
+    /// Returns whether each sequence has one token, as in decode.
+    pub(crate) fn decodes(&self) -> bool {
+        self.sequences.iter().all(|part| part.tokens.len() == 1)
     }
 
     /// Returns the number of tokens that go through the model in the first step.

@@ -34,6 +34,7 @@ mod decoder_graph;
 mod decoder_model;
 mod error;
 mod format_bytes;
+mod future_tokens;
 pub mod kv_cache;
 mod layer_embeddings;
 mod limits;

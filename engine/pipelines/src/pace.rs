@@ -54,6 +54,21 @@ impl Pace {
         }
     }
 
+    /// Returns the pace of a batch that is submitted behind another one: together they take no more than one may.
+    pub fn behind(self, in_flight: &Batch) -> Pace {
+        let (work, most) = match in_flight.decodes() {
+            true => (in_flight.steps as u64, self.decode_steps),
+            false => (in_flight.tokens() as u64, self.prompt_tokens),
+        };
+        let left = 1.0 - work as f64 / most.max(1) as f64;
+        // A conversion of a float saturates.
+        let part = |of: u64| (of as f64 * left) as u64;
+        Pace {
+            prompt_tokens: part(self.prompt_tokens) / TILE * TILE,
+            decode_steps: part(self.decode_steps),
+        }
+    }
+
     /// Returns the number of prompt tokens that a step may take.
     pub fn prompt_tokens(self) -> usize {
         usize::try_from(self.prompt_tokens).unwrap_or(usize::MAX)
@@ -68,7 +83,7 @@ impl Pace {
     /// their times.
     pub fn observe(&mut self, batch: &Batch, seconds: f64) {
         let tokens = batch.tokens() as u64;
-        if batch.sequences.iter().all(|part| part.tokens.len() == 1) {
+        if batch.decodes() {
             self.decode_steps = next(batch.steps as u64, seconds).max(1);
         } else {
             self.observe_prompt(tokens, seconds);

@@ -53,7 +53,11 @@ pub(crate) struct Sequence {
     /// The row in the page table and in the sampler's state.
     pub slot: u32,
     /// Positions whose keys and values are in the cache.
+    pub computed: usize,
+    /// Those that are there once all submitted batches have run: where the next part begins.
     pub cached: usize,
+    /// The tokens that submitted batches sample, which are not known yet.
+    pub in_flight: usize,
     /// Tokens of the prompt that the prefix cache held before the first part ran; `None` before the first admission.
     pub prefix_hit: Option<usize>,
     /// True once a part of it has run, also if it starts over.
@@ -62,8 +66,8 @@ pub(crate) struct Sequence {
     pub table: BlockTable,
     /// The row of the recurrent state that the next part continues, if it is not the sequence's own.
     pub state: Option<u32>,
-    /// The row of the snapshot that the last part of the prompt writes, until its results are accepted.
-    pub snapshot: Option<u32>,
+    /// The rows of the snapshots that submitted parts of the prompt write, until their results are accepted.
+    pub snapshots: Vec<u32>,
     /// True once the sampler knows the sequence's tokens and biases.
     pub in_sampler: bool,
     /// Log-probabilities of the prompt's tokens from the second on that no event has reported yet.
@@ -88,12 +92,14 @@ impl Sequence {
             stop_tokens: request.stop_tokens,
             adapter: request.adapter,
             slot: 0,
+            computed: 0,
             cached: 0,
+            in_flight: 0,
             prefix_hit: None,
             has_run: false,
             table: BlockTable::default(),
             state: None,
-            snapshot: None,
+            snapshots: Vec::new(),
             in_sampler: false,
             prompt_scores: Vec::new(),
             constraint: constraint.map(|grammar| Constrained::new(&grammar, jumps)),
@@ -108,7 +114,12 @@ impl Sequence {
 
     /// Returns whether the prompt's log-probabilities are requested and not computed yet.
     pub fn scores_prompt(&self) -> bool {
-        self.sampling.scores_prompt() && self.generated().is_empty()
+        self.sampling.scores_prompt() && self.length() == self.prompt_tokens
+    }
+
+    /// Returns the number of tokens, with those in flight.
+    pub fn length(&self) -> usize {
+        self.tokens.len() + self.in_flight
     }
 }
 

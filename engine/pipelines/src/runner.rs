@@ -1,14 +1,15 @@
 //! The runner: runs batches on a model and its sampler.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use web_time::Instant;
-use wisp_session::InferenceSession;
+use wisp_session::{InferenceSession, Tensor};
 use wisp_shaders::params::SampleSettings;
 
 use super::{
     ModelInputs, ModelOutputs, PipelineError, PipelineModel, RequestId,
     batch::{Batch, SequenceOutput},
+    future_tokens::FutureTokens,
     log_probabilities::TokenScore,
     sampler::{NO_TOKEN, SampledTokens, Sampler},
 };
@@ -18,21 +19,34 @@ use super::{
 pub(crate) struct Runner {
     pub(crate) model: Box<dyn PipelineModel>,
     pub(crate) sampler: Sampler,
+    /// `None` for a model that needs the tokens in host memory.
+    future_tokens: Option<FutureTokens>,
+    /// The place of the last token of each sequence among those that the last batch sampled.
+    sampled: HashMap<RequestId, u32>,
 }
 
-/// A batch whose steps were all submitted, and whose sampled tokens are on their way from the device.
+/// A batch whose steps were submitted.
 pub(crate) struct SubmittedBatch {
     pub(crate) batch: Batch,
     /// When the device began with it, if that is known.
     pub(crate) since: Option<Instant>,
-    /// The inputs of the batch's last step, until the batch that continues from its tokens takes them.
-    pub(crate) last_inputs: Option<ModelInputs>,
-    sampled: SampledTokens,
+    sampling: Sampling,
+}
+
+/// How far a submitted batch is sampled.
+enum Sampling {
+    /// The device computes the logits. Which tokens a constraint allows depends on tokens in flight.
+    Awaits {
+        settings: Vec<SampleSettings>,
+        logits: Tensor,
+    },
+    /// The sampled tokens are on their way from the device.
+    Submitted(SampledTokens),
 }
 
 /// What the device works on when a batch is submitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum InFlight {
+pub(crate) enum InFlight {
     Nothing,
     Batch,
 }
@@ -44,14 +58,22 @@ impl fmt::Debug for SubmittedBatch {
 }
 
 impl SubmittedBatch {
+    /// Returns whether [`Runner::sample`] must be called when the tokens of the batch before it are known.
+    pub(crate) fn awaits_sampling(&self) -> bool {
+        matches!(self.sampling, Sampling::Awaits { .. })
+    }
+
     /// Waits for the sampled tokens. Returns an output for each of the batch's sequences. A caller may drop
     /// the future and call this again, but not after it has returned.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// If the batch has not been sampled, or the device fails.
     pub(crate) async fn outputs(&mut self) -> Result<Vec<SequenceOutput>, PipelineError> {
-        let (tokens, scores) = (&mut self.sampled).await?;
+        let Sampling::Submitted(sampled) = &mut self.sampling else {
+            return Err(PipelineError::Batch);
+        };
+        let (tokens, scores) = sampled.await?;
         Ok(outputs_of(&self.batch, &tokens, &scores))
     }
 }
@@ -68,7 +90,21 @@ impl Runner {
     ) -> Result<Runner, PipelineError> {
         let (vocab, limits) = (model.vocab_size(), *model.limits());
         let sampler = Sampler::load(session, vocab, limits, model.sampling_buffers()).await?;
-        Ok(Runner { model, sampler })
+        let future_tokens = match model.executes_asynchronously() {
+            true => Some(FutureTokens::load(session, limits, sampler.sampled()?.clone()).await?),
+            false => None,
+        };
+        Ok(Runner {
+            model,
+            sampler,
+            future_tokens,
+            sampled: HashMap::new(),
+        })
+    }
+
+    /// Returns whether batches can be submitted before the tokens of those before them are known.
+    pub(crate) fn runs_ahead(&self) -> bool {
+        self.future_tokens.is_some()
     }
 
     /// Returns the kernel calls per sampled token, in addition to the model's own.
@@ -86,8 +122,9 @@ impl Runner {
         self.model.execute(&inputs).await
     }
 
-    /// Submits all steps of a batch, feeding sampled tokens to the next step on the device. `mask` computes which
-    /// tokens a constrained request may continue with, while the device computes the logits.
+    /// Submits all steps of a batch, feeding sampled tokens to the next step on the device. `masks` computes which
+    /// tokens constrained requests may continue with, while the device computes the logits. If that depends on tokens in
+    /// flight, the batch is not sampled yet.
     ///
     /// # Errors
     ///
@@ -95,46 +132,21 @@ impl Runner {
     pub(crate) async fn submit(
         &mut self,
         batch: Batch,
-        mask: impl FnMut(RequestId, &mut [u32]),
-    ) -> Result<SubmittedBatch, PipelineError> {
-        let settings = self.sampler.begin(&batch)?;
-        let inputs = self.model.prepare_initial_token_inputs(&batch)?;
-        self.submit_steps(batch, settings, inputs, InFlight::Nothing, mask)
-            .await
-    }
-
-    /// Submits a batch from [`Scheduler::schedule_after`](super::scheduler::Scheduler::schedule_after) behind
-    /// the one that it follows, whose last step had the inputs `previous`. Its tokens are those that the other
-    /// one samples, on the device.
-    ///
-    /// # Errors
-    ///
-    /// If the batch does not fit the model, or the device fails.
-    pub(crate) async fn submit_after(
-        &mut self,
-        previous: ModelInputs,
-        batch: Batch,
-    ) -> Result<SubmittedBatch, PipelineError> {
-        let settings = self.sampler.begin(&batch)?;
-        let sampled = self.sampler.next_tokens(settings.len() as u64)?;
-        let previous = ModelInputs {
-            page_table: ModelInputs::block_tables(&batch, self.model.limits())?,
-            ..previous
-        };
-        let inputs = self.model.prepare_next_token_inputs(&sampled, previous)?;
-        // A batch with a constrained sequence follows no other.
-        self.submit_steps(batch, settings, inputs, InFlight::Batch, |_, _| {})
-            .await
-    }
-
-    async fn submit_steps(
-        &mut self,
-        batch: Batch,
-        settings: Vec<SampleSettings>,
-        mut inputs: ModelInputs,
         in_flight: InFlight,
-        mut mask: impl FnMut(RequestId, &mut [u32]),
+        mut masks: impl FnMut(&[RequestId], &mut [u32]),
     ) -> Result<SubmittedBatch, PipelineError> {
+        let settings = self.sampler.begin(&batch)?;
+        let mut inputs = self.model.prepare_initial_token_inputs(&batch)?;
+        // Gone until this batch has sampled its own.
+        let sampled = std::mem::take(&mut self.sampled);
+        let futures = futures(&batch, &inputs, &sampled)?;
+        if !futures.is_empty() {
+            let program = self.future_tokens.as_ref().ok_or(PipelineError::Batch)?;
+            inputs.tokens = program.fill_in(&inputs.tokens, &futures).await?;
+        }
+        let mut parts = batch.sequences.iter();
+        // Such a batch has one step.
+        let awaits_tokens = parts.any(|part| part.constrained && part.awaits_token);
         let since = Instant::now();
         let steps = batch.steps.max(1);
         for step in 0..steps {
@@ -145,7 +157,18 @@ impl Runner {
             let outputs = self.model.execute(&inputs).await?;
             if !settings.is_empty() {
                 self.check_logits(&outputs, settings.len() as u64)?;
-                self.sampler.write_masks(&batch, &mut mask)?;
+            }
+            if awaits_tokens {
+                self.sampler.submit()?;
+                let logits = outputs.logits;
+                return Ok(SubmittedBatch {
+                    batch,
+                    since: Some(since),
+                    sampling: Sampling::Awaits { settings, logits },
+                });
+            }
+            if !settings.is_empty() {
+                self.sampler.write_masks(&batch, &mut masks)?;
                 self.sampler.sample(&outputs.logits).await?;
             }
             if step == 0 && steps > 1 && in_flight == InFlight::Nothing {
@@ -159,11 +182,33 @@ impl Runner {
             true => self.sampler.finish(),
             false => self.sampler.read(settings, steps),
         };
+        self.sampled = places(&batch);
         Ok(SubmittedBatch {
             batch,
             since: Some(since),
-            last_inputs: Some(inputs),
-            sampled,
+            sampling: Sampling::Submitted(sampled),
+        })
+    }
+
+    /// Samples a batch that awaits it, as [`Self::submit`] does.
+    ///
+    /// # Errors
+    ///
+    /// If the batch was sampled, or the device fails.
+    pub(crate) async fn sample(
+        &mut self,
+        submitted: SubmittedBatch,
+        masks: impl FnMut(&[RequestId], &mut [u32]),
+    ) -> Result<SubmittedBatch, PipelineError> {
+        let Sampling::Awaits { settings, logits } = submitted.sampling else {
+            return Err(PipelineError::Batch);
+        };
+        self.sampler.write_masks(&submitted.batch, masks)?;
+        self.sampler.sample(&logits).await?;
+        self.sampled = places(&submitted.batch);
+        Ok(SubmittedBatch {
+            sampling: Sampling::Submitted(self.sampler.read(settings, 1)),
+            ..submitted
         })
     }
 
@@ -178,6 +223,39 @@ impl Runner {
             }),
         }
     }
+}
+
+/// Returns the place of the last token of each sequence among those that a batch samples, `[steps, logit_rows]`.
+fn places(batch: &Batch) -> HashMap<RequestId, u32> {
+    let mut last = batch.logit_rows() * (batch.steps.max(1) - 1);
+    let mut places = HashMap::new();
+    for part in &batch.sequences {
+        last += part.logit_rows;
+        if part.samples {
+            places.insert(part.id, last as u32 - 1);
+        }
+    }
+    places
+}
+
+/// Returns which tokens of a batch the one before it samples, and at which of its places.
+///
+/// # Errors
+///
+/// If it samples none for a sequence that needs one.
+fn futures(
+    batch: &Batch,
+    inputs: &ModelInputs,
+    sampled: &HashMap<RequestId, u32>,
+) -> Result<Vec<(usize, u32)>, PipelineError> {
+    let parts = batch.sequences.iter().zip(&inputs.row_offsets);
+    let awaiting = parts.filter(|(part, _)| part.awaits_token);
+    awaiting
+        .map(|(part, row)| {
+            let place = sampled.get(&part.id).ok_or(PipelineError::Batch)?;
+            Ok((*row as usize, *place))
+        })
+        .collect()
 }
 
 /// Assigns the sampled tokens and scores, `[steps, logit_rows]`, to the batch's sequences.

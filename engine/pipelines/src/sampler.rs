@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use wisp_compiler::Footprint;
+use wisp_device::Buffer;
 use wisp_graph::{Graph, GraphError, ops::Sample};
 use wisp_session::{Dims, InferenceSession, InitOptions, Model, SessionError, Tensor};
 use wisp_shaders::params::{IN_PROMPT, LogitBias, SampleSettings};
@@ -183,25 +184,36 @@ impl Sampler {
             .write_at("biases", slot * MAX_BIASES, &sampling.biases())?)
     }
 
-    /// Writes which tokens may be sampled in the constrained sequences of a batch. `mask` computes a bit for each
-    /// token of a request's sequence; before it is asked, the work recorded so far is submitted, so that the device
-    /// computes the logits meanwhile.
+    /// Writes which tokens may be sampled in the constrained sequences of a batch. `masks` computes them for some requests,
+    /// `[requests, words]` with a bit for each token; before it is asked, the work recorded so far is submitted, so that
+    /// the device computes the logits meanwhile.
     pub(crate) fn write_masks(
         &self,
         batch: &Batch,
-        mut mask: impl FnMut(RequestId, &mut [u32]),
+        mut masks: impl FnMut(&[RequestId], &mut [u32]),
     ) -> Result<(), PipelineError> {
-        let words = mask_words(self.vocab);
-        if batch.sequences.iter().any(|part| part.constrained) {
-            self.submit()?;
+        let parts = batch.sequences.iter();
+        let masked: Vec<_> = parts
+            .filter(|part| part.constrained && part.samples)
+            .collect();
+        if masked.is_empty() {
+            return Ok(());
         }
-        for part in batch.sequences.iter().filter(|part| part.constrained) {
-            let mut bits = vec![0; words as usize];
-            mask(part.id, &mut bits);
+        self.submit()?;
+        let words = mask_words(self.vocab);
+        let requests: Vec<RequestId> = masked.iter().map(|part| part.id).collect();
+        let mut bits = vec![0; requests.len() * words as usize];
+        masks(&requests, &mut bits);
+        for (part, bits) in masked.iter().zip(bits.chunks(words as usize)) {
             let first = u64::from(part.slot) * words;
-            self.model.write_at("masks", first, &bits)?;
+            self.model.write_at("masks", first, bits)?;
         }
         Ok(())
+    }
+
+    /// Returns the buffer with the tokens that the last batch sampled, `u32 [steps, logit_rows]`.
+    pub(crate) fn sampled(&self) -> Result<&Buffer, PipelineError> {
+        Ok(self.model.buffer("out")?)
     }
 
     /// Samples from logits `f32 [rows, vocab]`. Each run advances the step counter among the

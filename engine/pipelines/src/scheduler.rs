@@ -8,9 +8,13 @@
 //! With prefix caching, sequences with a common prefix compute it once, also if they arrive together: while one of them
 //! computes it, the others wait, and then continue from its pages.
 //!
+//! A batch may be scheduled while the one before it is in flight, so that the device never waits for the host: the
+//! number of tokens that a sequence gets is known before their values are. (vLLM calls this asynchronous scheduling.)
+//! A sequence that turns out to have ended leaves a row of the batch without a use.
+//!
 //! A sequence with a constraint needs its last token before the tokens that may follow are known, so a batch with
-//! one has one decode step, and nothing is submitted behind it. Tokens that the constraint forces are not sampled:
-//! they go through the model with the sequence's next token, as a prompt does.
+//! one has one decode step, and one behind it is sampled only when the tokens before are known. Tokens that the
+//! constraint forces are not sampled: they go through the model together, as a prompt does.
 
 mod accept;
 mod part;
@@ -18,7 +22,7 @@ mod prompts;
 mod queue;
 
 use super::{
-    batch::{Batch, BatchSequence},
+    batch::Batch,
     kv_cache::{BlockTable, PagePool, PrefixHits},
     limits::ModelLimits,
     log_probabilities::TokenScore,
@@ -199,27 +203,57 @@ impl Scheduler {
         self.pool.forget();
     }
 
-    /// Schedules the next batch; it is empty when no request can run.
+    /// Schedules the next batch when nothing is in flight; it is empty when no request can run.
     ///
     /// Running sequences get the pages that they need before waiting requests are admitted. If a sequence needs a page
     /// and none is free, it preempts the youngest sequence, which releases its pages and later starts over with the
     /// tokens it has. Then waiting requests are admitted while there are free slots and pages, those of the client that
     /// was served least first.
     pub fn schedule(&mut self) -> Batch {
+        self.begin_batch();
+        self.make_room();
+        self.schedule_paced(self.pace)
+    }
+
+    /// Schedules the batch that is submitted behind one whose tokens are not known yet. It has the sequences that
+    /// [`Self::schedule`] would take if none of them ended by itself: those that reach their token limit are not
+    /// among them. It is empty if there are none, if the device already has enough to do, or if a sequence would have to
+    /// be preempted.
+    pub fn schedule_behind(&mut self, in_flight: &Batch) -> Batch {
+        let pace = self.pace.behind(in_flight);
+        if pace.decode_steps() == 0 {
+            return Batch::default();
+        }
+        self.begin_batch();
+        for at in 0..self.running.len() {
+            if !self.ends_in_flight(at) && !self.grow(at) {
+                return Batch::default();
+            }
+        }
+        self.schedule_paced(pace)
+    }
+
+    /// Takes note of what the batches before have left for the next one.
+    fn begin_batch(&mut self) {
         self.pool.begin_batch();
         self.share_prefixes();
-        self.make_room();
+    }
+
+    /// Schedules a batch of the running sequences, which have the pages that they need, and of requests that it admits.
+    fn schedule_paced(&mut self, pace: Pace) -> Batch {
         self.admit();
         let mut budget = self.limits.max_step_tokens as usize;
-        let mut prompt_budget = self.pace.prompt_tokens();
+        let mut prompt_budget = pace.prompt_tokens();
         if self.limits.max_prompt_tokens > 0 {
             prompt_budget = prompt_budget.min(self.limits.max_prompt_tokens as usize);
         }
         // Decoding sequences come first, because their readers wait for each token.
-        let (decoding, prefilling): (Vec<usize>, Vec<usize>) =
-            (0..self.running.len()).partition(|at| self.running[*at].missing() == 1);
+        let continuing = (0..self.running.len()).filter(|at| !self.ends_in_flight(*at));
+        let (decoding, mut prefilling): (Vec<usize>, Vec<usize>) =
+            continuing.partition(|at| self.running[*at].missing() == 1);
+        prefilling.retain(|at| !self.awaits_prefix(*at, &[]));
         let steps = match prefilling.is_empty() {
-            true => self.decode_steps(0),
+            true => self.decode_steps(&decoding, pace),
             false => 1,
         };
         let left = budget.saturating_sub(decoding.len()).min(prompt_budget);
@@ -258,46 +292,6 @@ impl Scheduler {
             }
         }
         Batch { sequences, steps }
-    }
-
-    /// Schedules the decode steps that follow a batch which was submitted and whose tokens are not known yet:
-    /// the same sequences, each with a placeholder for its token. Returns `None` if the next step may be
-    /// another one, because a waiting request can be admitted or all sequences reach their token limits, or if
-    /// the pages for it are not free.
-    pub fn schedule_after(&mut self, batch: &Batch) -> Option<Batch> {
-        let next = self.waiting.peek().filter(|next| !self.is_refused(next));
-        let admits = next.is_some() && !self.free_slots.is_empty();
-        let sampled = |part: &BatchSequence| part.samples && part.logit_rows == 1;
-        let running = |part: &BatchSequence| self.running.iter().position(|s| s.id == part.id);
-        let order: Option<Vec<usize>> = batch.sequences.iter().map(running).collect();
-        let order = order.filter(|order| order.len() == self.running.len())?;
-        if admits || order.is_empty() || !batch.sequences.iter().all(sampled) {
-            return None;
-        }
-        let in_flight = batch.steps.max(1);
-        let steps = self.decode_steps(in_flight);
-        if steps == 0 {
-            return None;
-        }
-        let following = |(at, part): (usize, &BatchSequence)| {
-            let sequence: &mut Sequence = &mut self.running[at];
-            let state_read = sequence.state.take();
-            self.pool.release_read_snapshot(state_read);
-            BatchSequence {
-                start: part.start + (part.tokens.len() + in_flight) as u32 - 1,
-                tokens: vec![0],
-                pages: sequence.table.pages().to_vec(),
-                state_read,
-                state_written: None,
-                history: None,
-                ..part.clone()
-            }
-        };
-        let sequences = order.into_iter().zip(&batch.sequences);
-        Some(Batch {
-            sequences: sequences.map(following).collect(),
-            steps,
-        })
     }
 
     /// Returns whether a sequence of a batch is still running.
@@ -354,7 +348,7 @@ impl Scheduler {
                     _ => self.pool.hold_reused_snapshot(&table, found),
                 };
                 sequence.table = table;
-                sequence.cached = found;
+                (sequence.computed, sequence.cached) = (found, found);
                 sequence.in_sampler = false;
                 // Not again after a preemption.
                 if !sequence.has_run {
@@ -385,12 +379,24 @@ impl Scheduler {
         (self.max_length() + 1).saturating_sub(sequence.tokens.len())
     }
 
+    /// Returns whether a sequence reaches its token limit with the tokens in flight.
+    fn ends_in_flight(&self, at: usize) -> bool {
+        let sequence = &self.running[at];
+        sequence.in_flight > 0 && self.room(sequence) <= sequence.in_flight
+    }
+
+    /// Gives a running sequence the pages that its next token needs; returns false if they are not free.
+    fn grow(&mut self, at: usize) -> bool {
+        let sequence = &mut self.running[at];
+        let positions = sequence.length() as u64;
+        self.pool.grow(&mut sequence.table, positions)
+    }
+
     /// Gives every running sequence the pages that its next token needs.
     fn make_room(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
-            let positions = self.running[at].tokens.len() as u64;
-            if self.pool.grow(&mut self.running[at].table, positions) {
+            if self.grow(at) {
                 at += 1;
             } else if let Some(youngest) = self.running.pop() {
                 self.preempt(youngest);
@@ -417,47 +423,33 @@ impl Scheduler {
         }
     }
 
-    /// Returns how many decode steps fit into one batch after `in_flight` steps that were submitted: no
-    /// sequence may exceed its token limit, and the pages for all steps must be free now. Takes these pages.
-    /// At least 1 if nothing is in flight. Sequences that reach their limit in flight keep their rows, as those do that
-    /// a stop token ends: without them the device would wait for the host at each end. 0 if all sequences end so.
-    fn decode_steps(&mut self, in_flight: usize) -> usize {
-        let least = usize::from(in_flight == 0);
-        let is_constrained = |sequence: &Sequence| sequence.constraint.is_some();
-        let most = match self.running.iter().any(is_constrained) {
+    /// Returns how many decode steps of these sequences fit into one batch: no sequence may exceed its token limit, and
+    /// the pages for all steps must be free now. Takes these pages. At least 1.
+    fn decode_steps(&mut self, decoding: &[usize], pace: Pace) -> usize {
+        let sequences = || decoding.iter().map(|at| &self.running[*at]);
+        let most = match sequences().any(|sequence| sequence.constraint.is_some()) {
             true => 1,
-            false => self.pace.decode_steps(),
+            false => pace.decode_steps().min(self.limits.max_steps as usize),
         };
-        let ends = |sequence: &Sequence| in_flight > 0 && self.room(sequence) <= in_flight;
-        if !self.running.is_empty() && self.running.iter().all(ends) {
-            return 0;
-        }
-        let room = self
-            .running
-            .iter()
-            .map(|sequence| match ends(sequence) {
-                true => self.context_room(sequence),
-                false => self.room(sequence),
-            })
-            .min();
-        let mut steps = room
-            .unwrap_or(1)
-            .min(most)
-            .saturating_sub(in_flight)
-            .clamp(least, self.limits.max_steps.max(1) as usize);
-        let needed = |pool: &PagePool, steps: usize| -> usize {
+        let room =
+            sequences().map(|sequence| self.room(sequence).saturating_sub(sequence.in_flight));
+        let mut steps = room.min().unwrap_or(1).min(most).max(1);
+        let positions = |sequence: &Sequence, steps: usize| (sequence.length() + steps - 1) as u64;
+        let needed = |steps: usize| -> usize {
             let grown = |sequence: &Sequence| {
-                pool.pages_for((sequence.tokens.len() + in_flight + steps - 1) as u64)
+                self.pool
+                    .pages_for(positions(sequence, steps))
                     .saturating_sub(sequence.table.pages().len())
             };
-            self.running.iter().map(grown).sum()
+            sequences().map(grown).sum()
         };
-        while steps > least && needed(&self.pool, steps) > self.pool.free_pages() {
+        while steps > 1 && needed(steps) > self.pool.free_pages() {
             steps -= 1;
         }
-        for sequence in &mut self.running {
+        for at in decoding {
+            let sequence = &mut self.running[*at];
             // The free pages were counted above, so this succeeds.
-            let positions = (sequence.tokens.len() + in_flight + steps - 1) as u64;
+            let positions = positions(sequence, steps);
             self.pool.grow(&mut sequence.table, positions);
         }
         steps
@@ -466,9 +458,11 @@ impl Scheduler {
     fn retire(&mut self, sequence: &mut Sequence) {
         self.pool.release(&mut sequence.table);
         self.pool.release_snapshot(sequence.state.take());
-        self.pool.release_snapshot(sequence.snapshot.take());
+        for row in sequence.snapshots.drain(..) {
+            self.pool.release_snapshot(Some(row));
+        }
         self.free_slots.push(sequence.slot);
-        sequence.cached = 0;
+        (sequence.computed, sequence.cached, sequence.in_flight) = (0, 0, 0);
         sequence.prompt_scores.clear();
     }
 

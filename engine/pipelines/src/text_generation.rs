@@ -15,10 +15,11 @@ use wisp_session::{InferenceSession, OnProgress};
 use super::{
     CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, PipelineModel,
     TextProcessor,
+    batch::Batch,
     kv_cache::PrefixHits,
     pace::Pace,
     request::{Request, RequestId},
-    runner::{Runner, SubmittedBatch},
+    runner::{InFlight, Runner, SubmittedBatch},
     scheduler::{Scheduler, StepEvents},
     utilization::Utilization,
 };
@@ -212,8 +213,8 @@ impl TextGenerator {
     }
 
     /// Runs one step for all requests and returns its results. If the model
-    /// [executes asynchronously](PipelineModel::executes_asynchronously) and the next step will run the same
-    /// requests, that one is submitted before the results of this one are awaited.
+    /// [executes asynchronously](PipelineModel::executes_asynchronously), the next step is submitted before the results
+    /// of this one are awaited, where it does not depend on them.
     ///
     /// The future may be dropped: no token is lost. If a step was being submitted, its requests start over with
     /// the tokens they have.
@@ -236,21 +237,9 @@ impl TextGenerator {
             if batch.is_empty() {
                 return Ok(StepEvents::default());
             }
-            let requests = batch.requests();
-            self.submitting.clone_from(&requests);
-            let scheduler = &mut self.scheduler;
-            let mask = |id, words: &mut [u32]| scheduler.mask(id, words);
-            match self.runner.submit(batch, mask).await {
-                Ok(mut submitted) => {
-                    if std::mem::take(&mut self.abandoned) {
-                        submitted.since = None;
-                    }
-                    self.submitted.push_back(submitted);
-                }
-                Err(source) => return Err(self.fail(&requests, source)),
-            }
-            self.submitting.clear();
+            self.submit(batch, InFlight::Nothing).await?;
         }
+        self.sample().await?;
         self.submit_ahead().await?;
         let Some(oldest) = self.submitted.front_mut() else {
             return Ok(StepEvents::default());
@@ -270,46 +259,74 @@ impl TextGenerator {
                 }
                 Ok(self.scheduler.accept(&batch, outputs))
             }
-            Err(source) => Err(self.fail(&batch.requests(), source)),
+            Err(source) => Err(self.fail(batch.requests(), source)),
         }
     }
 
-    /// Submits the batch after the one whose tokens are awaited, if the same sequences run in it.
+    /// Samples the oldest batch, if it awaited the tokens of the one before it.
+    async fn sample(&mut self) -> Result<(), StepError> {
+        let oldest = self.submitted.front();
+        if !oldest.is_some_and(SubmittedBatch::awaits_sampling) {
+            return Ok(());
+        }
+        let Some(mut awaiting) = self.submitted.pop_front() else {
+            return Ok(());
+        };
+        self.scheduler.update(&mut awaiting.batch);
+        self.submitting = awaiting.batch.requests();
+        let scheduler = &mut self.scheduler;
+        let masks = |ids: &[RequestId], words: &mut [u32]| scheduler.masks(ids, words);
+        match self.runner.sample(awaiting, masks).await {
+            Ok(sampled) => {
+                self.submitted.push_front(sampled);
+                self.submitting.clear();
+                Ok(())
+            }
+            Err(source) => Err(self.fail(Vec::new(), source)),
+        }
+    }
+
+    /// Submits a batch.
+    async fn submit(&mut self, batch: Batch, in_flight: InFlight) -> Result<(), StepError> {
+        self.submitting = batch.requests();
+        let scheduler = &mut self.scheduler;
+        let masks = |ids: &[RequestId], words: &mut [u32]| scheduler.masks(ids, words);
+        match self.runner.submit(batch, in_flight, masks).await {
+            Ok(mut submitted) => {
+                if std::mem::take(&mut self.abandoned) {
+                    submitted.since = None;
+                }
+                self.submitted.push_back(submitted);
+                self.submitting.clear();
+                Ok(())
+            }
+            Err(source) => Err(self.fail(Vec::new(), source)),
+        }
+    }
+
+    /// Submits the batch after the one whose tokens are awaited, if there is one that does not depend on them.
     async fn submit_ahead(&mut self) -> Result<(), StepError> {
         let [awaited] = self.submitted.make_contiguous() else {
             return Ok(());
         };
-        if !self.runner.model.executes_asynchronously() {
+        // If an earlier call was dropped halfway, its requests must start over first.
+        if !self.runner.runs_ahead() || !self.submitting.is_empty() {
             return Ok(());
         }
-        // If this future is dropped halfway, the device's memory no longer holds the tokens to continue from: the
-        // inputs are gone then, and nothing else continues from them.
-        let Some(inputs) = awaited.last_inputs.take() else {
+        let batch = self.scheduler.schedule_behind(&awaited.batch);
+        if batch.is_empty() {
             return Ok(());
-        };
-        let Some(batch) = self.scheduler.schedule_after(&awaited.batch) else {
-            awaited.last_inputs = Some(inputs);
-            return Ok(());
-        };
-        self.submitting = batch.requests();
-        match self.runner.submit_after(inputs, batch).await {
-            Ok(next) => {
-                self.submitted.push_back(next);
-                self.submitting.clear();
-            }
-            Err(source) => {
-                let requests = awaited.batch.requests();
-                return Err(self.fail(&requests, source));
-            }
         }
-        Ok(())
+        self.submit(batch, InFlight::Batch).await
     }
 
-    /// Ends requests because a step of theirs failed.
-    fn fail(&mut self, requests: &[RequestId], source: PipelineError) -> StepError {
-        self.submitted.clear();
-        self.submitting.clear();
-        let requests = self.scheduler.fail(requests);
+    /// Ends the requests of a batch that failed, and those of the batches that are in flight or were being submitted.
+    fn fail(&mut self, mut requests: Vec<RequestId>, source: PipelineError) -> StepError {
+        let in_flight = self.submitted.drain(..);
+        requests.extend(in_flight.flat_map(|submitted| submitted.batch.requests()));
+        requests.append(&mut self.submitting);
+        // Each once: the others have ended by then.
+        let requests = self.scheduler.fail(&requests);
         for id in &requests {
             self.streams.remove(id);
         }

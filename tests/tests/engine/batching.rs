@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use wisp_engine::pipelines::{
-    ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
+    CheckpointModel, DecoderModel, ModelLimits, Request, RequestId, SamplingParams, TextProcessor,
+    text_generation::TextGenerator,
 };
 use wisp_tests::{
+    asynchronous::Asynchronous,
     bundled::{files, folder, shared_session},
     on_every_device, on_every_device_and_class,
     program::TestDevice,
@@ -27,6 +29,14 @@ fn text(from: usize, len: usize) -> Vec<u32> {
 
 fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&shared_session(place), &files(), limits).unwrap()
+}
+
+fn load_ahead(place: TestDevice, limits: ModelLimits) -> TextGenerator {
+    let session = shared_session(place);
+    let files = files();
+    let model = DecoderModel::load(&session, &files, limits, None);
+    let model = Asynchronous(pollster::block_on(model).unwrap());
+    TextGenerator::new_blocking(&session, model, TextProcessor::of(&files)).unwrap()
 }
 
 fn limits() -> ModelLimits {
@@ -112,20 +122,20 @@ fn check(place: TestDevice, request: &Request) -> Vec<u32> {
     for at in [0, 5] {
         let mut requests = neighbours.clone();
         requests.insert(at, request.clone());
-        for max_steps in [1, 4] {
-            let got = run(
-                &mut load(
-                    place,
-                    ModelLimits {
-                        max_steps,
-                        ..limits()
-                    },
-                ),
-                &requests,
-            );
+        // With and without batches that are submitted before the tokens of those before them are known.
+        for (max_steps, ahead) in [(1, at == 0), (4, at != 0)] {
+            let limits = ModelLimits {
+                max_steps,
+                ..limits()
+            };
+            let mut generator = match ahead {
+                true => load_ahead(place, limits),
+                false => load(place, limits),
+            };
             assert_eq!(
-                got[at], expected,
-                "at {at} of six with {max_steps} steps on {place:?}"
+                run(&mut generator, &requests)[at],
+                expected,
+                "at {at} of six with {max_steps} steps, ahead: {ahead}, on {place:?}"
             );
         }
     }

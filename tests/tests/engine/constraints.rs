@@ -14,6 +14,7 @@ use wisp_engine::{
     },
 };
 use wisp_tests::{
+    asynchronous::Asynchronous,
     bundled::{files, folder, session, shared_session},
     goldens, on_every_device_and_class,
     program::TestDevice,
@@ -22,6 +23,23 @@ use wisp_tests::{
 
 fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&shared_session(place), &files(), limits).unwrap()
+}
+
+/// Loads a model to the host, with batches that are submitted before the tokens of those before them are known or without.
+fn on_host(
+    files: &ModelFiles,
+    text: TextProcessor,
+    limits: ModelLimits,
+    ahead: bool,
+) -> TextGenerator {
+    let session = session(TestDevice::Host);
+    let model = DecoderModel::load(&session, files, limits, None);
+    let model = pollster::block_on(model).unwrap();
+    let generator = match ahead {
+        true => TextGenerator::new_blocking(&session, Asynchronous(model), text),
+        false => TextGenerator::new_blocking(&session, model, text),
+    };
+    generator.unwrap()
 }
 
 fn limits() -> ModelLimits {
@@ -160,21 +178,15 @@ on_every_device_and_class!(texts_that_end_match_their_constraint);
 /// whether it is preempted.
 #[test]
 fn batches_mix_constrained_and_free_texts() {
-    mix_constrained_and_free_texts(1024, |limits| load(TestDevice::Host, limits));
+    mix_constrained_and_free_texts(1024, &files(), TextProcessor::of(&files()));
 }
 
 /// Nor do they on the snapshots of a recurrent state.
 #[test]
 fn batches_mix_constrained_and_free_texts_over_a_recurrent_state() {
     let files = ModelFiles::open(&goldens::directory("lfm2").unwrap()).unwrap();
-    let session = session(TestDevice::Host);
-    let tokenizer = tokenizer_of_67();
-    mix_constrained_and_free_texts(67, |limits| {
-        let model = DecoderModel::load(&session, &files, limits, None);
-        let model = pollster::block_on(model).unwrap();
-        let text = TextProcessor::new("lfm2", tokenizer.clone(), [2]);
-        TextGenerator::new_blocking(&session, model, text).unwrap()
-    });
+    let text = TextProcessor::new("lfm2", tokenizer_of_67(), [2]);
+    mix_constrained_and_free_texts(67, &files, text);
 }
 
 /// A tokenizer with 67 tokens, for a checkpoint that has none: three control tokens, characters, and two merges.
@@ -207,8 +219,8 @@ fn tokenizer_of_67() -> Tokenizer {
     Tokenizer::from_files(&files).unwrap()
 }
 
-/// Checks random batches of the generators that `load` loads, of a model with so many tokens.
-fn mix_constrained_and_free_texts(vocab: u32, load: impl Fn(ModelLimits) -> TextGenerator) {
+/// Checks random batches of a model with so many tokens.
+fn mix_constrained_and_free_texts(vocab: u32, files: &ModelFiles, text: TextProcessor) {
     let request = (0usize..5, 0u32..12, 1u32..40).prop_map(|(number, seed, length)| {
         (
             number.checked_sub(1),
@@ -223,10 +235,10 @@ fn mix_constrained_and_free_texts(vocab: u32, load: impl Fn(ModelLimits) -> Text
         failure_persistence: None,
         ..ProptestConfig::with_cases(10)
     };
-    proptest!(config, |(all in all, pages in 24u64..40, max_steps in 1u64..5, prefix_caching: bool)| {
+    proptest!(config, |(all in all, pages in 24u64..40, max_steps in 1u64..5, prefix_caching: bool, ahead: bool)| {
         let together = ModelLimits { pages, max_steps, prefix_caching, ..limits() };
-        let mut together = load(together);
-        let mut alone = load(limits());
+        let mut together = on_host(files, text.clone(), together, ahead);
+        let mut alone = on_host(files, text.clone(), limits(), false);
         let options: Vec<GenerateOptions> =
             all.iter().map(|(number, seed, _)| options(&together, *number, *seed)).collect();
         let requests: Vec<(&[u32], &GenerateOptions)> =
@@ -246,7 +258,14 @@ fn mix_constrained_and_free_texts(vocab: u32, load: impl Fn(ModelLimits) -> Text
 
 #[test]
 fn forced_tokens_need_no_step_of_their_own() {
-    let mut generator = load(TestDevice::Host, limits());
+    for ahead in [false, true] {
+        let files = files();
+        let text = TextProcessor::of(&files);
+        check_forced_tokens(on_host(&files, text, limits(), ahead));
+    }
+}
+
+fn check_forced_tokens(mut generator: TextGenerator) {
     let long = "Once upon a time there was a little ";
     let pattern = Constraint::Regex(format!("{long}(cat|dog)"));
     let mut options = options(&generator, None, 0);

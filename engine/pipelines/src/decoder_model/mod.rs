@@ -11,12 +11,12 @@ use wisp_graph::Graph;
 use wisp_session::{
     CompiledModel, InferenceSession, InitOptions, Model, OnProgress, SessionError, Tensor,
 };
-use wisp_types::{Api, BoxFuture, Capabilities};
+use wisp_types::{BoxFuture, Capabilities};
 
 use crate::{
     Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LayerEmbeddingsPlacement, LoraError,
     LoraManager, ModelFiles, ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel,
-    SamplingBuffers, SupportedEncoding,
+    SamplingBuffers, SupportedEncoding, future_tokens,
     layer_embeddings::{self, LayerEmbeddingTable, Placed},
     sampler,
     window_rings::WindowRings,
@@ -197,11 +197,9 @@ impl PipelineModel for DecoderModel {
     }
 
     fn executes_asynchronously(&self) -> bool {
-        // A software adapter computes on the cores that submit: it never waits for them. Embeddings by layer on the
-        // host need the tokens.
-        let device = self.decoder.device().info();
-        let waits = device.api == Api::Host || device.capabilities.software_kernels;
-        !waits && self.layer_embeddings.is_none()
+        // Embeddings by layer on the host need the tokens.
+        computes_beside_host(&self.decoder.device().info().capabilities)
+            && self.layer_embeddings.is_none()
     }
 
     fn execute<'a>(
@@ -278,7 +276,7 @@ fn state_dims(spec: &DecoderSpec, limits: ModelLimits) -> Option<(&'static str, 
     spec.has_state().then_some(("state_rows", rows))
 }
 
-/// Bytes that the decoder and its sampler take together.
+/// Bytes that the decoder and the programs that run beside it take together.
 fn footprint(
     decoder: &CompiledModel,
     target: &Capabilities,
@@ -290,11 +288,20 @@ fn footprint(
         .program()
         .footprint(&max_dims(spec, limits, rings), &[]);
     let sampler = sampler::footprint(target, spec.vocab_size, limits)?;
-    Ok(decoder.and(sampler))
+    let both = decoder.and(sampler);
+    match computes_beside_host(target) {
+        true => Ok(both.and(future_tokens::footprint(target, limits)?)),
+        false => Ok(both),
+    }
 }
 
-/// The graphs that a decoder runs: its own, one for each place where its embeddings by layer may be, and the
-/// sampler's.
+/// Returns whether a device may wait for the host: a software adapter computes on the cores that submit.
+fn computes_beside_host(target: &Capabilities) -> bool {
+    !target.is_host && !target.software_kernels
+}
+
+/// The graphs that a decoder runs: its own, one for each place where its embeddings by layer may be, the sampler's, and
+/// that of future tokens.
 pub(crate) fn graphs(
     target: &Capabilities,
     files: &ModelFiles,
@@ -303,6 +310,6 @@ pub(crate) fn graphs(
     let spec = files.model_spec.decoder()?;
     let limits = fit::fit(target, spec, limits)?;
     let mut graphs = layer_embeddings::graphs(files, spec, limits)?;
-    graphs.push(sampler::build(spec.vocab_size)?);
+    graphs.extend([sampler::build(spec.vocab_size)?, future_tokens::build()?]);
     Ok(graphs)
 }

@@ -1,5 +1,9 @@
 //! What a step's results do to its sequences, and the constraints of sequences.
 
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
 use super::{PrefillProgress, SampledToken, Scheduler, StepEvents};
 use crate::{
     batch::{Batch, BatchSequence, SequenceOutput},
@@ -17,21 +21,31 @@ impl Scheduler {
             let Some(at) = running.position(|sequence| sequence.id == part.id) else {
                 continue;
             };
+            let sampled = match part.samples {
+                true => batch.steps.max(1),
+                false => 0,
+            };
+            let sequence = &mut self.running[at];
+            sequence.in_flight = sequence.in_flight.saturating_sub(sampled);
             let reported = events.tokens.len();
             let ended = self.accept_part(at, part, output, &mut events);
             let generated = events.tokens.len() - reported;
             let sequence = &mut self.running[at];
+            // Each further step computes the token that the one before it sampled.
+            let computed = part.start as usize + part.tokens.len() + sampled.saturating_sub(1);
+            sequence.computed = computed.min(sequence.tokens.len());
             if (part.start as usize) < sequence.prompt_tokens {
                 // The waiting request may share the pages that the cache has now, and need fewer.
                 self.refused = None;
             }
             self.waiting.charge(sequence.client, generated);
             self.pool
-                .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
-            if let Some(row) = sequence
-                .snapshot
-                .take_if(|row| part.state_written == Some(*row))
+                .enter(&mut sequence.table, &sequence.tokens[..sequence.computed]);
+            let mut written = sequence.snapshots.iter();
+            if let Some(row) = part.state_written
+                && let Some(at) = written.position(|written| *written == row)
             {
+                sequence.snapshots.remove(at);
                 let positions = part.start as usize + part.tokens.len();
                 self.pool.enter_snapshot(&sequence.table, positions, row);
             }
@@ -51,12 +65,11 @@ impl Scheduler {
         events: &mut StepEvents,
     ) -> bool {
         let sequence = &mut self.running[at];
-        sequence.cached = part.start as usize + part.tokens.len();
         sequence.prompt_scores.extend(output.prompt_scores);
-        if !part.samples {
+        if !part.samples && (part.start as usize) < sequence.prompt_tokens {
             events.prefill.push(PrefillProgress {
                 id: sequence.id,
-                done: sequence.cached.min(sequence.prompt_tokens),
+                done: (part.start as usize + part.tokens.len()).min(sequence.prompt_tokens),
                 total: sequence.prompt_tokens,
             });
         }
@@ -76,8 +89,6 @@ impl Scheduler {
             if finish.is_some() {
                 return true;
             }
-            // All tokens except the newest have been through the model.
-            sequence.cached = sequence.tokens.len() - 1;
             if self.jump_ahead(at, events) {
                 return true;
             }
@@ -129,8 +140,9 @@ impl Scheduler {
         let forced = constraint.take_forced(room.saturating_sub(1), &sequence.stop_tokens);
         let is_complete = constraint.is_complete();
         if !forced.is_empty() {
-            // The sampler has not counted these tokens.
+            // The sampler has not counted these tokens, and need not sample the first of them.
             sequence.in_sampler = false;
+            sequence.in_flight = 0;
         }
         sequence.unreported = forced.len();
         sequence.tokens.extend(forced);
@@ -156,16 +168,36 @@ impl Scheduler {
         }
     }
 
-    /// Computes which tokens may follow in a sequence, a bit for each; all if it has no constraint, and none if that
-    /// fails.
-    pub fn mask(&mut self, id: RequestId, words: &mut [u32]) {
-        let sequence = self.running.iter_mut().find(|sequence| sequence.id == id);
-        match sequence
-            .and_then(|sequence| Some((sequence.constraint.as_mut()?, &sequence.stop_tokens)))
-        {
-            Some((constraint, stop_tokens)) => constraint.mask(words, stop_tokens),
-            None => words.fill(u32::MAX),
+    /// Takes note in a batch that is about to be sampled, and that was scheduled when fewer tokens were known, of the
+    /// sequences whose next token a constraint has forced since.
+    pub fn update(&self, batch: &mut Batch) {
+        for part in &mut batch.sequences {
+            let mut running = self.running.iter();
+            let sequence = running.find(|sequence| sequence.id == part.id);
+            part.samples &= sequence.is_none_or(|sequence| sequence.in_flight > 0);
         }
+    }
+
+    /// Computes which tokens may follow in some sequences, `[requests, words]` with a bit for each: all if a sequence has
+    /// no constraint, and none if that fails.
+    pub fn masks(&mut self, requests: &[RequestId], words: &mut [u32]) {
+        let mut running: HashMap<RequestId, &mut Sequence> = self
+            .running
+            .iter_mut()
+            .map(|sequence| (sequence.id, sequence))
+            .collect();
+        let sequences = requests.iter().map(|id| running.remove(id));
+        let per_mask = words.len() / requests.len().max(1);
+        let masks = words.chunks_mut(per_mask.max(1)).zip(sequences);
+        let masks: Vec<_> = masks.collect();
+        masks.into_par_iter().for_each(|(words, sequence)| {
+            let constraint = sequence
+                .and_then(|sequence| Some((sequence.constraint.as_mut()?, &sequence.stop_tokens)));
+            match constraint {
+                Some((constraint, stop_tokens)) => constraint.mask(words, stop_tokens),
+                None => words.fill(u32::MAX),
+            }
+        });
     }
 }
 

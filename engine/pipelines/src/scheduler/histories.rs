@@ -18,8 +18,8 @@ enum Act {
     Cancel(Index),
     /// A step runs, and perhaps the next one before its outputs are accepted.
     Step(bool),
-    /// The device fails in the middle of a step, which leaves anything in the cache.
-    FailingStep,
+    /// The device fails in the middle of a step, perhaps with another one behind it, which leaves anything in the cache.
+    FailingStep(bool),
     /// The caller drops a step whose batch, or the one that follows it, runs in part: that leaves anything in the
     /// cache.
     DroppedStep(bool),
@@ -38,7 +38,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => request_case().prop_map(Act::Submit),
         1 => any::<Index>().prop_map(Act::Cancel),
         8 => any::<bool>().prop_map(Act::Step),
-        1 => Just(Act::FailingStep),
+        1 => any::<bool>().prop_map(Act::FailingStep),
         1 => any::<bool>().prop_map(Act::DroppedStep),
         1 => any::<(Index, Index)>().prop_map(|(part, step)| Act::NonFinite(part, step)),
         1 => (0usize..2).prop_map(Act::Reload),
@@ -95,7 +95,7 @@ impl World {
             Act::Submit(case) => self.submit(&case),
             Act::Cancel(index) => self.cancel(index)?,
             Act::Step(ahead) => self.step(ahead, None)?,
-            Act::FailingStep => self.failing_step()?,
+            Act::FailingStep(ahead) => self.failing_step(ahead)?,
             // Behind a batch that is ahead, nothing is submitted.
             Act::DroppedStep(_) if self.model.is_ahead() => {}
             Act::DroppedStep(after) => self.dropped_step(after)?,
@@ -167,10 +167,18 @@ impl World {
         Ok(())
     }
 
-    fn failing_step(&mut self) -> Result<(), TestCaseError> {
+    fn failing_step(&mut self, ahead: bool) -> Result<(), TestCaseError> {
         let batch = self.model.next_batch(&mut self.scheduler);
+        let next = match ahead {
+            true => self.scheduler.schedule_behind(&batch),
+            false => Batch::default(),
+        };
         self.spoil(&batch);
-        for id in self.scheduler.fail(&batch.requests()) {
+        self.spoil(&next);
+        for id in self
+            .scheduler
+            .fail(&[batch.requests(), next.requests()].concat())
+        {
             let mut requests = self.requests.iter_mut();
             let request = requests.find(|request| request.id == id).unwrap();
             prop_assert_eq!(request.end, None);
@@ -184,12 +192,10 @@ impl World {
     fn dropped_step(&mut self, after: bool) -> Result<(), TestCaseError> {
         let dropped = if after {
             let (batch, outputs) = self.model.step(&mut self.scheduler, false)?;
-            let next = self.scheduler.schedule_after(&batch);
-            if let Some(next) = &next {
-                self.spoil(next);
-            }
+            let next = self.scheduler.schedule_behind(&batch);
+            self.spoil(&next);
             self.accept(&batch, outputs)?;
-            next.unwrap_or_default()
+            next
         } else {
             let batch = self.model.next_batch(&mut self.scheduler);
             self.spoil(&batch);
@@ -219,12 +225,14 @@ impl World {
             .map_err(TestCaseError::fail)?;
         let held = running
             .iter()
-            .flat_map(|sequence| sequence.state.into_iter().chain(sequence.snapshot));
+            .flat_map(|sequence| sequence.state.iter().chain(&sequence.snapshots).copied());
         let pool = &self.scheduler.pool;
         pool.check_snapshots(held).map_err(TestCaseError::fail)?;
         let is_bare = |sequence: &Sequence| {
-            let state = sequence.state.or(sequence.snapshot);
-            sequence.table.pages().is_empty() && state.is_none()
+            let has_state = sequence.state.is_some() || !sequence.snapshots.is_empty();
+            sequence.table.pages().is_empty()
+                && !has_state
+                && sequence.length() == sequence.tokens.len()
         };
         prop_assert!(waiting.iter().all(is_bare));
         let used = running.iter().map(|sequence| sequence.slot);
@@ -238,7 +246,8 @@ impl World {
         let open = self.requests.iter().filter(|request| request.end.is_none());
         prop_assert!(ids.into_iter().eq(open.map(|request| request.id)));
         for sequence in running {
-            prop_assert!(sequence.cached < sequence.tokens.len());
+            prop_assert!(sequence.computed <= sequence.cached);
+            prop_assert!(sequence.cached < sequence.length());
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Adapter, ModelLimits, SequenceOutput, window_rings::WindowRings};
+use crate::{Adapter, BatchSequence, ModelLimits, SequenceOutput, window_rings::WindowRings};
 
 /// The next token of a mock model, a function of all tokens before it and of the adapter.
 pub(super) fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
@@ -187,6 +187,8 @@ pub(super) struct MockModel {
     pub texts: HashMap<RequestId, Vec<u32>>,
     /// A batch that ran before the outputs of the one before it were accepted.
     ahead: Option<(Batch, Vec<SequenceOutput>)>,
+    /// The requests that the last batch sampled tokens for.
+    sampled: Vec<RequestId>,
 }
 
 impl MockModel {
@@ -195,6 +197,7 @@ impl MockModel {
             cache,
             texts: HashMap::new(),
             ahead: None,
+            sampled: Vec::new(),
         }
     }
 
@@ -225,19 +228,31 @@ impl MockModel {
             None => {
                 let batch = scheduler.schedule();
                 prop_assert_eq!(batch.is_empty(), scheduler.is_idle());
-                let outputs = run(&mut self.texts, &batch, &mut self.cache)?;
+                prop_assert!(batch.sequences.iter().all(|part| !part.awaits_token));
+                let outputs = self.run(&batch)?;
                 (batch, outputs)
             }
         };
-        if ahead && let Some(mut next) = scheduler.schedule_after(&batch) {
-            for part in &mut next.sequences {
-                // The device knows the token.
+        if ahead {
+            let mut next = scheduler.schedule_behind(&batch);
+            let awaiting = next.sequences.iter_mut().filter(|part| part.awaits_token);
+            for part in awaiting {
+                // The device has the token.
+                prop_assert!(self.sampled.contains(&part.id));
+                prop_assert_eq!(&part.tokens, &[0]);
                 part.tokens = self.texts[&part.id][part.start as usize..].to_vec();
-                prop_assert_eq!(part.tokens.len(), 1);
             }
-            let outputs = run(&mut self.texts, &next, &mut self.cache)?;
-            self.ahead = Some((next, outputs));
+            if !next.is_empty() {
+                let outputs = self.run(&next)?;
+                self.ahead = Some((next, outputs));
+            }
         }
         Ok((batch, outputs))
+    }
+
+    fn run(&mut self, batch: &Batch) -> Result<Vec<SequenceOutput>, TestCaseError> {
+        let samples = batch.sequences.iter().filter(|part| part.samples);
+        self.sampled = samples.map(|part| part.id).collect();
+        run(&mut self.texts, batch, &mut self.cache)
     }
 }

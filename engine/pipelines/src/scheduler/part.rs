@@ -7,9 +7,9 @@ use crate::{
 };
 
 impl Sequence {
-    /// Returns the number of tokens that have not been through the model.
+    /// Returns the number of tokens that no batch has taken through the model.
     pub(super) fn missing(&self) -> usize {
-        self.tokens.len() - self.cached
+        self.length() - self.cached
     }
 
     /// Takes note of how much of the prompt the cache has, before anything has run; returns how much more than when it was
@@ -27,19 +27,21 @@ impl Sequence {
         self.prompt_tokens - self.prefix_hit.unwrap_or_default()
     }
 
-    /// Returns the part of the next `len` tokens of a batch of `steps` steps. It may leave a snapshot, unless further
-    /// steps change the state.
+    /// Returns the part of the next `len` tokens of a batch of `steps` steps, which is about to be submitted. It may
+    /// leave a snapshot, unless further steps change the state.
     pub(super) fn part(&mut self, len: usize, steps: usize, pool: &mut PagePool) -> BatchSequence {
         let (start, end) = (self.cached, self.cached + len);
         self.has_run = true;
         let state_read = self.state.take();
         pool.release_read_snapshot(state_read);
         let snapshot = pool.next_snapshot(&self.table, self.prompt_tokens, start);
+        let mut state_written = None;
         if steps == 1 && snapshot == Some(end) {
-            self.snapshot = pool.take_snapshot(end);
-            self.state = self.snapshot;
+            state_written = pool.take_snapshot(end);
+            self.snapshots.extend(state_written);
+            self.state = state_written;
         }
-        let samples = end == self.tokens.len();
+        let samples = end == self.length();
         let logit_rows = match self.scores_prompt() {
             true => len,
             false => samples.into(),
@@ -53,14 +55,16 @@ impl Sequence {
             },
             prompt_tokens: self.prompt_tokens,
         };
-        BatchSequence {
+        let token = |at| self.tokens.get(at).copied().unwrap_or_default();
+        let part = BatchSequence {
             id: self.id,
             slot: self.slot,
             start: start as u32,
-            tokens: self.tokens[start..end].to_vec(),
+            tokens: (start..end).map(token).collect(),
+            awaits_token: end > self.tokens.len(),
             pages: self.table.pages().to_vec(),
             state_read,
-            state_written: self.snapshot,
+            state_written,
             adapter: self.adapter,
             logit_rows,
             samples,
@@ -68,6 +72,12 @@ impl Sequence {
             following: self.tokens.get(end).copied(),
             sampling: self.sampling.clone(),
             history: begins.then(history),
+        };
+        self.cached = end;
+        if samples {
+            self.cached += steps - 1;
+            self.in_flight += steps;
         }
+        part
     }
 }

@@ -1,6 +1,7 @@
 //! Which prompts a step computes, and what they share.
 
 use super::Scheduler;
+use crate::request::Sequence;
 
 impl Scheduler {
     /// Looks up the prefixes of running sequences that have not run yet, because other sequences may have computed more
@@ -14,7 +15,7 @@ impl Scheduler {
             if found == sequence.cached {
                 continue;
             }
-            sequence.cached = found;
+            (sequence.computed, sequence.cached) = (found, found);
             self.pool.release_snapshot(sequence.state.take());
             sequence.state = self.pool.hold_reused_snapshot(&sequence.table, found);
             let more = sequence.add_hits();
@@ -64,18 +65,18 @@ impl Scheduler {
         planned.into_iter().map(limited).collect()
     }
 
-    /// Returns whether a sequence that has not run should wait, because one of those in the next batch is about to
-    /// compute tokens that the sequence needs next and can share.
-    fn awaits_prefix(&self, at: usize, planned: &[usize]) -> bool {
+    /// Returns whether a sequence that has not run should wait, because a submitted batch or one of those planned for
+    /// the next one computes tokens that the sequence needs next and can share.
+    pub(super) fn awaits_prefix(&self, at: usize, planned: &[usize]) -> bool {
         let sequence = &self.running[at];
-        let computes_prefix = |other: &usize| {
-            let other = &self.running[*other];
+        let computes_prefix = |(at, other): (usize, &Sequence)| {
             let next = self
                 .pool
-                .next_shared(&other.table, other.prompt_tokens, other.cached);
+                .next_shared(&other.table, other.prompt_tokens, other.computed);
             next.is_some_and(|end| {
-                sequence.adapter == other.adapter
-                    && sequence.cached <= other.cached
+                (end <= other.cached || planned.contains(&at))
+                    && sequence.adapter == other.adapter
+                    && sequence.cached <= other.computed
                     && end < sequence.tokens.len()
                     && end <= other.tokens.len()
                     // From the end, because prompts that differ often begin alike.
@@ -83,6 +84,6 @@ impl Scheduler {
             })
         };
         let can_share = !sequence.has_run && !sequence.scores_prompt();
-        can_share && planned.iter().any(computes_prefix)
+        can_share && self.running.iter().enumerate().any(computes_prefix)
     }
 }

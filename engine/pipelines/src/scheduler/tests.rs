@@ -5,7 +5,10 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::{mock::*, *};
-use crate::{Adapter, ModelLimits, SequenceOutput, request::ClientId, sampler::NO_TOKEN};
+use crate::{
+    Adapter, ModelLimits, SequenceOutput, batch::BatchSequence, request::ClientId,
+    sampler::NO_TOKEN,
+};
 
 pub(super) fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
@@ -292,34 +295,90 @@ fn steps_are_scheduled_ahead_while_a_request_waits_for_pages() {
     assert_eq!(batch.requests(), [first]);
     accept(&mut scheduler, &batch);
     let batch = scheduler.schedule();
-    assert!(scheduler.schedule_after(&batch).is_some());
+    let next = scheduler.schedule_behind(&batch);
+    assert_eq!(next.requests(), [first]);
+    accept(&mut scheduler, &batch);
     // One of a client that was served less comes before it, and has enough pages.
     let mut other = request(vec![3; 4], 1);
     other.client = ClientId(1);
     let other = scheduler.add(other).unwrap();
-    assert!(scheduler.schedule_after(&batch).is_none());
-    accept(&mut scheduler, &batch);
-    let batch = scheduler.schedule();
+    let batch = scheduler.schedule_behind(&next);
     assert_eq!(batch.requests(), [first, other]);
+    accept(&mut scheduler, &next);
     assert_eq!(accept(&mut scheduler, &batch), [other]);
     // The pages of the first request suffice.
     assert!(scheduler.cancel(first));
     assert_eq!(scheduler.schedule().requests(), [second]);
 }
 
+/// Prompts in chunks, new requests and decode in one batch after the other, each behind one that is in flight.
 #[test]
-fn steps_are_scheduled_ahead_while_a_sequence_ends() {
+fn any_batch_may_be_scheduled_behind_another() {
+    let mut scheduler = Scheduler::new(limits(3, 200, 100));
+    scheduler.set_pace(Pace::of(1000, 1000));
+    let add = |scheduler: &mut Scheduler, token, tokens| {
+        scheduler.add(request(vec![token; tokens], 9)).unwrap()
+    };
+    let long = add(&mut scheduler, 1, 100);
+    let mut in_flight = scheduler.schedule();
+    let mut parts = Vec::new();
+    let mut short = None;
+    for _ in 0..4 {
+        let next = scheduler.schedule_behind(&in_flight);
+        accept(&mut scheduler, &in_flight);
+        short.get_or_insert_with(|| add(&mut scheduler, 2, 10));
+        parts.push(
+            next.sequences
+                .iter()
+                .map(|part| (part.id, part.start, part.tokens.len(), part.awaits_token))
+                .collect::<Vec<_>>(),
+        );
+        in_flight = next;
+    }
+    let short = short.unwrap();
+    assert_eq!(
+        parts,
+        [
+            vec![(long, 64, 36, false)],
+            vec![(long, 100, 1, true), (short, 0, 10, false)],
+            vec![(long, 101, 1, true), (short, 10, 1, true)],
+            vec![(long, 102, 1, true), (short, 11, 1, true)],
+        ]
+    );
+}
+
+/// What one computes in flight, another one with the same beginning waits for.
+#[test]
+fn a_prefix_that_is_in_flight_is_not_computed_again() {
+    let caching = ModelLimits {
+        prefix_caching: true,
+        ..limits(2, 64, 16)
+    };
+    let mut scheduler = Scheduler::new(caching);
+    let first = scheduler.add(request(vec![1; 20], 9)).unwrap();
+    let batch = scheduler.schedule();
+    let second = scheduler.add(request(vec![1; 21], 9)).unwrap();
+    let next = scheduler.schedule_behind(&batch);
+    assert_eq!(next.requests(), [first]);
+    accept(&mut scheduler, &batch);
+    let last = scheduler.schedule_behind(&next);
+    assert_eq!(last.requests(), [first, second]);
+    // Two pages of eight are there.
+    assert_eq!(last.sequences[1].start, 16);
+}
+
+#[test]
+fn sequences_that_end_in_flight_are_left_out_of_the_next_batch() {
     let mut scheduler = Scheduler::new(limits(2, 64, 16));
     let mut add = |new_tokens| scheduler.add(request(vec![1; 4], new_tokens)).unwrap();
     let [short, long] = [2, 3].map(&mut add);
     let batch = scheduler.schedule();
     accept(&mut scheduler, &batch);
     let batch = scheduler.schedule();
-    // The first sequence gets its last token in flight, and keeps its row.
-    let next = scheduler.schedule_after(&batch).unwrap();
-    assert_eq!(next.requests(), [short, long]);
+    // The first sequence gets its last token in flight.
+    let next = scheduler.schedule_behind(&batch);
+    assert_eq!(next.requests(), [long]);
     assert_eq!(accept(&mut scheduler, &batch), [short]);
-    // The token that it samples in that row is nobody's.
     assert_eq!(accept(&mut scheduler, &next), [long]);
     assert!(scheduler.is_idle());
     assert_eq!(scheduler.free_pages(), 16);
@@ -334,7 +393,24 @@ fn nothing_is_scheduled_ahead_if_all_sequences_end() {
     let batch = scheduler.schedule();
     accept(&mut scheduler, &batch);
     let batch = scheduler.schedule();
-    assert!(scheduler.schedule_after(&batch).is_none());
+    assert!(scheduler.schedule_behind(&batch).is_empty());
+}
+
+/// Both together would take longer than one may.
+#[test]
+fn slow_devices_get_nothing_ahead() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 16));
+    scheduler.add(request(vec![1; 4], 20)).unwrap();
+    for (decode_steps, is_ahead) in [(1, false), (2, true)] {
+        scheduler.set_pace(Pace::of(32, decode_steps));
+        let batch = scheduler.schedule();
+        let next = scheduler.schedule_behind(&batch);
+        assert_eq!(!next.is_empty(), is_ahead);
+        accept(&mut scheduler, &batch);
+        if is_ahead {
+            accept(&mut scheduler, &next);
+        }
+    }
 }
 
 #[test]

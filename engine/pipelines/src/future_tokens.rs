@@ -1,0 +1,108 @@
+//! Tokens that a batch needs and the one before it samples: the device puts them where the model reads its tokens,
+//! before the host knows them (the future tokens of SGLang's overlapped scheduler).
+
+use std::collections::HashMap;
+
+use wisp_compiler::Footprint;
+use wisp_device::Buffer;
+use wisp_graph::{
+    Graph, GraphError,
+    ops::{Gather, Select},
+};
+use wisp_session::{InferenceSession, InitOptions, Model, Tensor};
+use wisp_types::{Capabilities, DType, shape};
+use wisp_weights::MemoryWeights;
+
+use super::{ModelLimits, PipelineError};
+
+/// Builds the graph: inputs `tokens`, `places` and `is_future`, all `u32 [tokens]`, and `sampled: u32 [draws]`; output
+/// `next: u32 [tokens]`.
+pub(crate) fn build() -> Result<Graph, GraphError> {
+    let mut graph = Graph::new("future_tokens");
+    let [tokens, places, is_future] = ["tokens", "places", "is_future"]
+        .map(|name| graph.input(name, DType::U32, shape!["tokens"]));
+    let sampled = graph.input("sampled", DType::U32, shape!["draws"]);
+    let sampled = graph.add(Gather { axis: 0 }, &[sampled, places])?;
+    let next = graph.add(Select, &[is_future, sampled, tokens])?;
+    graph.output("next", next);
+    Ok(graph)
+}
+
+/// Returns the largest sizes of the graph's symbolic dimensions.
+fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
+    HashMap::from([
+        ("tokens".to_string(), limits.max_step_tokens),
+        ("draws".to_string(), limits.draws()),
+    ])
+}
+
+/// Returns the memory of the program, in addition to the sampler with which it shares the sampled tokens.
+///
+/// # Errors
+///
+/// If the target lacks a kernel.
+pub(crate) fn footprint(
+    target: &Capabilities,
+    limits: ModelLimits,
+) -> Result<Footprint, PipelineError> {
+    let compiled = InferenceSession::compile_for(&build()?, target)?;
+    Ok(compiled
+        .program()
+        .footprint(&max_dims(limits), &["sampled"]))
+}
+
+/// Fills in the tokens of a batch that the one before it samples.
+#[derive(Debug)]
+pub(crate) struct FutureTokens {
+    model: Model,
+    limits: ModelLimits,
+}
+
+impl FutureTokens {
+    /// Loads the program; `sampled` is the buffer that sampled tokens are written to.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no memory left, or its compiler fails.
+    pub(crate) async fn load(
+        session: &InferenceSession,
+        limits: ModelLimits,
+        sampled: Buffer,
+    ) -> Result<FutureTokens, PipelineError> {
+        let options = InitOptions {
+            max_dims: max_dims(limits),
+            shared: HashMap::from([("sampled".to_string(), sampled)]),
+            ..Default::default()
+        };
+        let compiled = session.compile(&build()?)?;
+        let weights = MemoryWeights::default();
+        let model = session.init(&compiled, &weights, options).await?;
+        Ok(FutureTokens { model, limits })
+    }
+
+    /// Returns tokens `u32 [tokens]`, on the device, in which those of `futures` are replaced by sampled ones. Each is a
+    /// token's index and the place among the sampled tokens that it is found at.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, or an index is out of range.
+    pub(crate) async fn fill_in(
+        &self,
+        tokens: &Tensor,
+        futures: &[(usize, u32)],
+    ) -> Result<Tensor, PipelineError> {
+        let count = tokens.shape().iter().product::<u64>();
+        let (mut places, mut is_future) = (vec![0; count as usize], vec![0; count as usize]);
+        for (at, place) in futures {
+            *places.get_mut(*at).ok_or(PipelineError::Batch)? = *place;
+            is_future[*at] = 1;
+        }
+        let sizes = [("tokens", count), ("draws", self.limits.draws())];
+        let dims = self.model.dims(&sizes)?;
+        self.model.write_tensor("tokens", tokens).await?;
+        self.model.write("places", &places)?;
+        self.model.write("is_future", &is_future)?;
+        self.model.run(&dims)?;
+        Ok(self.model.output_on_device("next", &dims)?)
+    }
+}
