@@ -26,7 +26,7 @@
 //!     .spec_from_config(|config| {
 //!         let mut spec = config.decoder_spec()?;
 //!         spec.norm_placement = NormPlacement::Sandwich;
-//!         spec.logit_softcap = config.optional_f32("logit_cap")?.unwrap_or(0.0);
+//!         spec.logit_softcap = config.f32_or("logit_cap", 0.0)?;
 //!         Ok(spec)
 //!     });
 //! register_architecture(mine)?;

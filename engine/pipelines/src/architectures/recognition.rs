@@ -63,7 +63,7 @@ impl ModelSpec {
         let architecture = found.architecture.clone();
         let config = config.completed(&architecture.config_keys, found.defaults.clone())?;
         let mut spec = architecture.read_config(&config)?;
-        if config.optional_bool(IS_CAUSAL)? == Some(false) {
+        if !config.bool_or(IS_CAUSAL, true)? {
             attend_to_whole_texts(&mut spec, IS_CAUSAL).map_err(|problem| config.error(problem))?;
         }
         if classes.iter().any(|class| architecture.is_backbone(class)) {
@@ -100,7 +100,7 @@ impl ModelSpec {
             });
         };
         let mut spec = architecture.read_gguf(&metadata)?;
-        if metadata.optional_bool(GGUF_IS_CAUSAL)? == Some(false) {
+        if !metadata.bool_or(GGUF_IS_CAUSAL, true)? {
             let set = attend_to_whole_texts(&mut spec, GGUF_IS_CAUSAL);
             set.map_err(|problem| metadata.error(problem))?;
         }

@@ -33,14 +33,14 @@ pub(super) fn architecture() -> Architecture {
             config.set_windows(&mut spec, window, |layer| {
                 !(layer + 1).is_multiple_of(every)
             })?;
-            let scale = config.optional_f32("logit_scale")?;
+            let scale = config.f32_or("logit_scale", 1.0)?;
             Ok(with_parallel_layers(spec, scale))
         })
         .gguf("cohere2")
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
             metadata.set_windows(&mut spec, 4)?;
-            let scale = metadata.optional_f32("logit_scale")?;
+            let scale = metadata.f32_or("logit_scale", 1.0)?;
             Ok(with_parallel_layers(spec, scale))
         })
         .gguf_key("attention.sliding_window_pattern", olmo3::window_pattern)
@@ -49,12 +49,12 @@ pub(super) fn architecture() -> Architecture {
         })
 }
 
-fn with_parallel_layers(mut spec: DecoderSpec, logit_scale: Option<f32>) -> DecoderSpec {
+fn with_parallel_layers(mut spec: DecoderSpec, logit_multiplier: f32) -> DecoderSpec {
     spec.norm.kind = NormKind::Layer;
     spec.parallel_residual = true;
     spec.shared_norm = true;
     spec.rope_interleaved = true;
-    spec.logit_multiplier = logit_scale.unwrap_or(1.0);
+    spec.logit_multiplier = logit_multiplier;
     for layer in &mut spec.layers {
         layer.rope = layer.rope.filter(|_| layer.window.is_some());
     }

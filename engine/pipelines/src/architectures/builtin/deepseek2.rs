@@ -46,8 +46,7 @@ pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
 /// Makes the spec of a GGUF file. Where the projections of keys and values from their low rank are apart (`attn_k_b`,
 /// `attn_v_b`), the sizes of heads have keys of their own, and the usual ones are those of attention to the low rank.
 pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
-    let growth = metadata.optional_f32("attention.temperature_scale")?;
-    if growth.is_some_and(|growth| growth != 0.0) {
+    if metadata.f32_or("attention.temperature_scale", 0.0)? != 0.0 {
         return Err(metadata.error(
             "`attention.temperature_scale`: queries that grow with the position are not supported with \
              latent attention",
@@ -73,18 +72,18 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
     spec.rope_interleaved = true;
     let has_bias = spec.moe.is_some_and(|moe| moe.selection_bias);
     let groups = metadata.expert_groups(if has_bias { 2 } else { 1 })?;
-    let normalize = metadata.optional_bool("expert_weights_norm")?;
-    let gating = metadata.optional_u32("expert_gating_func")?;
+    let normalize = metadata.bool_or("expert_weights_norm", false)?;
+    let gating = metadata.u32_or("expert_gating_func", 0)?;
     if let Some(moe) = &mut spec.moe {
         moe.groups = groups;
-        moe.normalize = normalize.unwrap_or(false);
+        moe.normalize = normalize;
         // The first files lack the key, or have 0: those of GLM-4.7-Flash have a bias and sigmoid scores, and those of
         // DeepSeek V2 neither.
-        if gating.unwrap_or(0) == 0 && has_bias {
+        if gating == 0 && has_bias {
             moe.scoring = ExpertScoring::Sigmoid;
         }
     }
-    let multiplier = metadata.optional_f32("rope.scaling.yarn_log_multiplier")?;
+    let multiplier = metadata.f32_or("rope.scaling.yarn_log_multiplier", 0.0)?;
     if let Some(rope) = spec.ropes.first_mut()
         && let RopeScaling::Yarn {
             factor,
@@ -94,7 +93,7 @@ pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, Arch
     {
         // The family's factor on cosine and sine is 1, and scores have one instead.
         *attention_factor = 1.0;
-        let scale = 1.0 + f64::from(multiplier.unwrap_or(0.0)) * factor.ln();
+        let scale = 1.0 + f64::from(multiplier) * factor.ln();
         let scale = scale.powi(2) / f64::from(spec.head_dim).sqrt();
         spec.set_attention_scale(scale as f32);
     }

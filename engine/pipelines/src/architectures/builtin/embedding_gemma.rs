@@ -20,8 +20,8 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_config(|config| {
             let spec = gemma3::from_config(config)?;
-            let both_sides = config.optional_bool("use_bidirectional_attention")?;
-            Ok(encoder(spec, both_sides.unwrap_or(false)))
+            let bidirectional = config.bool_or("use_bidirectional_attention", false)?;
+            Ok(encoder(spec, bidirectional))
         })
         .gguf("gemma-embedding")
         .spec_from_gguf(|metadata| Ok(encoder(gemma3::from_gguf(metadata)?, true)))

@@ -55,7 +55,7 @@ fn windowed_layers(config: &HfConfig, layers: usize) -> Result<Vec<bool>, Archit
         }
         return Ok(windowed);
     }
-    let every = config.optional_u32(key)?.unwrap_or(4) as usize;
+    let every = config.u32_or(key, 4)? as usize;
     let windowed = (1..=layers).map(|layer| !layer.is_multiple_of(every));
     Ok(windowed.collect())
 }

@@ -30,10 +30,8 @@ pub(super) fn architecture() -> Architecture {
             spec.norm_placement = NormPlacement::Sandwich;
             spec.attention_softcap = metadata.f32_or("attn_logit_softcapping", 50.0)?;
             spec.logit_softcap = metadata.f32_or("final_logit_softcapping", 30.0)?;
-            let window = metadata.optional_u32("attention.sliding_window")?;
-            spec.set_windows(Some(window.unwrap_or(4096)), |layer| {
-                layer.is_multiple_of(2)
-            });
+            let window = metadata.u32_or("attention.sliding_window", 4096)?;
+            spec.set_windows(Some(window), |layer| layer.is_multiple_of(2));
             scale_largest_model(&mut spec, 46);
             Ok(spec)
         })

@@ -47,7 +47,7 @@ pub(super) fn architecture() -> Architecture {
 pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = gemma2::from_config(config)?;
     let window = config.optional_u32("sliding_window")?;
-    let pattern = config.optional_u32("sliding_window_pattern")?.unwrap_or(6) as usize;
+    let pattern = config.u32_or("sliding_window_pattern", 6)? as usize;
     config.set_windows(&mut spec, window, |layer| {
         !(layer + 1).is_multiple_of(pattern)
     })?;
@@ -60,13 +60,11 @@ pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, Architecture
 pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = gemma::from_gguf(metadata)?;
     spec.norm_placement = NormPlacement::Sandwich;
-    let softcap = metadata.optional_f32("final_logit_softcapping")?;
-    spec.logit_softcap = softcap.unwrap_or(0.0);
+    spec.logit_softcap = metadata.f32_or("final_logit_softcapping", 0.0)?;
     let window = metadata.optional_u32("attention.sliding_window")?;
     spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(6));
-    let theta = metadata.optional_f32("rope.freq_base_swa")?;
-    let local = RopeSettings::new(theta.unwrap_or(10_000.0), RopeScaling::None);
-    use_local_rope(&mut spec, local);
+    let theta = metadata.f32_or("rope.freq_base_swa", 10_000.0)?;
+    use_local_rope(&mut spec, RopeSettings::new(theta, RopeScaling::None));
     gemma2::scale_largest_model(&mut spec, 62);
     Ok(spec)
 }

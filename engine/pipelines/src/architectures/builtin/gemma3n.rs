@@ -90,8 +90,7 @@ pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
 /// Files without a key are of the published models.
 fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = from_common_gguf(metadata)?;
-    let softcap = metadata.optional_f32("final_logit_softcapping")?;
-    spec.logit_softcap = softcap.unwrap_or(30.0);
+    spec.logit_softcap = metadata.f32_or("final_logit_softcapping", 30.0)?;
     let shared = match metadata.optional_u32("attention.shared_kv_layers")? {
         Some(shared) => shared.into(),
         None => (spec.layers.len() as u64).saturating_sub(20),
@@ -108,8 +107,8 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
     let names = TensorNames::gguf();
     let scale = in_layer(&names.alt_up_scale, 0);
     spec.alt_up = Some(AltUp {
-        inputs: metadata.optional_u32("altup.num_inputs")?.unwrap_or(4),
-        active: metadata.optional_u32("altup.active_idx")?.unwrap_or(0),
+        inputs: metadata.u32_or("altup.num_inputs", 4)?,
+        active: metadata.u32_or("altup.active_idx", 0)?,
         scaled: metadata.has(&scale),
     });
     let rank = metadata.weight_rows(&in_layer(&names.laurel_left, 0));
@@ -127,8 +126,7 @@ pub(super) fn from_common_gguf(
     spec.v_norm = true;
     spec.set_attention_scale(1.0);
     metadata.set_windows(&mut spec, 5)?;
-    let theta = metadata.optional_f32("rope.freq_base_swa")?;
-    let theta = theta.unwrap_or(10_000.0);
+    let theta = metadata.f32_or("rope.freq_base_swa", 10_000.0)?;
     spec.set_local_rope(RopeSettings::new(theta, RopeScaling::None));
     metadata.set_widths(&mut spec);
     let width = metadata.optional_u32("embedding_length_per_layer_input")?;
@@ -150,14 +148,11 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.qk_norm = QkNorm::PerHead;
     spec.v_norm = true;
     spec.set_attention_scale(1.0);
-    spec.logit_softcap = config
-        .optional_f32("final_logit_softcapping")?
-        .unwrap_or(0.0);
+    spec.logit_softcap = config.f32_or("final_logit_softcapping", 0.0)?;
     let window = config.optional_u32("sliding_window")?;
     config.set_windows(&mut spec, window, |layer| !(layer + 1).is_multiple_of(5))?;
     spec.set_local_rope(config.rope(LayerType::SlidingAttention)?);
-    let shared = config.optional_u64("num_kv_shared_layers")?.unwrap_or(0);
-    share_caches(&mut spec, shared);
+    share_caches(&mut spec, config.u64_or("num_kv_shared_layers", 0)?);
     set_widths(&mut spec, config)?;
     spec.alt_up = Some(AltUp {
         inputs: config.u32("altup_num_inputs")?,

@@ -84,8 +84,7 @@ fn with_gguf(architecture: Architecture) -> Architecture {
 
 fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = gemma3n::from_common_gguf(metadata)?;
-    let softcap = metadata.optional_f32("final_logit_softcapping")?;
-    spec.logit_softcap = softcap.unwrap_or(0.0);
+    spec.logit_softcap = metadata.f32_or("final_logit_softcapping", 0.0)?;
     let names = TensorNames::gguf();
     let layers = spec.layers.len();
     spec.layer_scalars = metadata.has(&in_layer(&names.layer_scalar, 0));
@@ -113,14 +112,13 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
     if let Some(rope) = spec.ropes.first_mut() {
         rope.rotary_dim = Some(spec.rotary_dim);
     }
-    let rotary_dim = metadata.optional_u32("rope.dimension_count_swa")?;
-    spec.rotary_dim = rotary_dim.unwrap_or(spec.head_dim);
+    spec.rotary_dim = metadata.u32_or("rope.dimension_count_swa", spec.head_dim)?;
     if let Some(moe) = &mut spec.moe {
         moe.router_norm = true;
         moe.expert_scales = metadata.has(&in_layer(&names.expert_scales, 0));
     }
-    let shared = metadata.optional_u32("attention.shared_kv_layers")?;
-    gemma3n::share_caches(&mut spec, shared.unwrap_or(0).into());
+    let shared = metadata.u32_or("attention.shared_kv_layers", 0)?;
+    gemma3n::share_caches(&mut spec, shared.into());
     Ok(spec)
 }
 
@@ -135,15 +133,13 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.v_norm = true;
     spec.layer_scalars = true;
     spec.set_attention_scale(1.0);
-    let softcap = config.optional_f32("final_logit_softcapping")?;
-    spec.logit_softcap = softcap.unwrap_or(0.0);
+    spec.logit_softcap = config.f32_or("final_logit_softcapping", 0.0)?;
     set_attention(
         &mut spec,
         config,
         config.bool_or("attention_k_eq_v", false)?,
     )?;
-    let shared = config.optional_u64("num_kv_shared_layers")?.unwrap_or(0);
-    gemma3n::share_caches(&mut spec, shared);
+    gemma3n::share_caches(&mut spec, config.u64_or("num_kv_shared_layers", 0)?);
     if config.bool_or("use_double_wide_mlp", false)? {
         let width = spec.intermediate_size.saturating_mul(2);
         let layers = spec.layers.iter_mut();

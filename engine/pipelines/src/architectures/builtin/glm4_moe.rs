@@ -48,7 +48,7 @@ pub(super) fn architecture() -> Architecture {
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
-    if config.optional_bool("use_qk_norm")? == Some(true) {
+    if config.bool_or("use_qk_norm", false)? {
         spec.qk_norm = QkNorm::PerHead;
     }
     set_experts(&mut spec, config)?;
@@ -85,11 +85,11 @@ pub(super) fn set_groups(
     config: &HfConfig,
     best: u32,
 ) -> Result<(), ArchitectureError> {
-    let groups = config.optional_u32("n_group")?.unwrap_or(1);
+    let groups = config.u32_or("n_group", 1)?;
     if let Some(moe) = spec.moe.as_mut().filter(|_| groups > 1) {
         moe.groups = Some(ExpertGroups {
             groups,
-            chosen: config.optional_u32("topk_group")?.unwrap_or(1),
+            chosen: config.u32_or("topk_group", 1)?,
             best,
         });
     }

@@ -43,10 +43,10 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(|config| {
             let mut spec = config.decoder_spec()?;
             use_gpt2_layers(&mut spec);
-            if config.optional_bool("scale_attn_weights")? == Some(false) {
+            if !config.bool_or("scale_attn_weights", true)? {
                 spec.set_attention_scale(1.0);
             }
-            if config.optional_bool("scale_attn_by_inverse_layer_idx")? == Some(true) {
+            if config.bool_or("scale_attn_by_inverse_layer_idx", false)? {
                 for (i, layer) in spec.layers.iter_mut().enumerate() {
                     layer.attention_scale /= (i + 1) as f32;
                 }

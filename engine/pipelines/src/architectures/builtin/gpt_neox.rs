@@ -35,12 +35,12 @@ pub(super) fn architecture() -> Architecture {
             ..TensorNames::hugging_face()
         })
         .spec_from_config(|config| {
-            let parallel = config.optional_bool("use_parallel_residual")?;
+            let parallel = config.bool_or("use_parallel_residual", true)?;
             Ok(with_neox_layers(config.decoder_spec()?, parallel))
         })
         .gguf("gptneox")
         .spec_from_gguf(|metadata| {
-            let parallel = metadata.optional_bool("use_parallel_residual")?;
+            let parallel = metadata.bool_or("use_parallel_residual", true)?;
             let mut spec = with_neox_layers(metadata.decoder_spec()?, parallel);
             spec.activation = Activation::Gelu;
             Ok(spec)
@@ -50,9 +50,9 @@ pub(super) fn architecture() -> Architecture {
         })
 }
 
-fn with_neox_layers(mut spec: DecoderSpec, parallel: Option<bool>) -> DecoderSpec {
+fn with_neox_layers(mut spec: DecoderSpec, parallel: bool) -> DecoderSpec {
     spec.norm.kind = NormKind::Layer;
     spec.gate = FeedForwardGate::None;
-    spec.parallel_residual = parallel.unwrap_or(true);
+    spec.parallel_residual = parallel;
     spec
 }

@@ -64,7 +64,7 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
         spec.intermediate_size = width.into();
     }
     let mamba = metadata.mamba2(spec.layers.len())?;
-    let rotates = metadata.optional_bool("rope.scaling.finetuned")? == Some(true);
+    let rotates = metadata.bool_or("rope.scaling.finetuned", false)?;
     let kv_heads = metadata.layer_kv_heads().unwrap_or_default();
     for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
         if kv_heads == 0 {

@@ -122,7 +122,7 @@ pub(super) fn conv_width(spec: &DecoderSpec) -> Option<Value> {
 /// Returns the width of the feed-forward network: two thirds of `block_ff_dim`, times a factor, rounded
 /// up to a multiple, unless the configuration turns that off.
 fn adjusted_width(config: &HfConfig, width: u64) -> Result<u64, ArchitectureError> {
-    if config.optional_bool("block_auto_adjust_ff_dim")? != Some(true) {
+    if !config.bool_or("block_auto_adjust_ff_dim", false)? {
         return Ok(width);
     }
     let two_thirds = width.saturating_mul(2) / 3;

@@ -75,9 +75,8 @@ const EXPERTS_WITHOUT_QK_NORM: u32 = 128;
 fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = metadata.decoder_spec()?;
     spec.rope_interleaved = true;
-    let chunk = metadata.optional_u32("attention.sliding_window")?;
-    if chunk != Some(0) {
-        let chunk = chunk.unwrap_or(8192);
+    let chunk = metadata.u32_or("attention.sliding_window", 8192)?;
+    if chunk > 0 {
         let listed = metadata.layer_flags("attention.sliding_window_pattern");
         for (i, layer) in spec.layers.iter_mut().enumerate() {
             layer.chunked = match &listed {
@@ -87,11 +86,10 @@ fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureErr
             layer.window = layer.chunked.then_some(chunk);
             layer.rope = layer.rope.filter(|_| layer.chunked);
         }
-        let beta = metadata.optional_f32("attention.temperature_scale")?;
-        let context = metadata.optional_u32("attention.temperature_length")?;
+        let context = metadata.u32_or("attention.temperature_length", 8192)?;
         spec.query_scaling = Some(QueryScaling {
-            beta: beta.unwrap_or(0.1),
-            context: context.unwrap_or(8192).into(),
+            beta: metadata.f32_or("attention.temperature_scale", 0.1)?,
+            context: context.into(),
             offset: 1,
             rotated: false,
         });

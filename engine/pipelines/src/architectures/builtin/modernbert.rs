@@ -41,9 +41,8 @@ pub(super) fn architecture() -> Architecture {
         .encoder()
         .spec_from_config(|config| {
             let mut spec = config.decoder_spec()?;
-            let window = window(config.optional_u32("local_attention")?.unwrap_or(128));
-            let every = config.optional_u32("global_attn_every_n_layers")?;
-            let every = every.unwrap_or(3) as usize;
+            let window = window(config.u32_or("local_attention", 128)?);
+            let every = config.u32_or("global_attn_every_n_layers", 3)? as usize;
             config.set_windows(&mut spec, window, |layer| !layer.is_multiple_of(every))?;
             let labels = config.score_labels()?;
             if labels.is_some() {
@@ -62,14 +61,13 @@ pub(super) fn architecture() -> Architecture {
             let mut spec = metadata.decoder_spec()?;
             spec.activation = Activation::Gelu;
             if let Some(local_attention) = metadata.optional_u32("attention.sliding_window")? {
-                let every = metadata.optional_u32("attention.sliding_window_pattern")?;
-                let every = every.unwrap_or(3) as usize;
+                let every = metadata.u32_or("attention.sliding_window_pattern", 3)? as usize;
                 spec.set_windows(window(local_attention), |layer| {
                     !layer.is_multiple_of(every)
                 });
             }
-            let theta = metadata.optional_f32("rope.freq_base_swa")?;
-            let local = RopeSettings::new(theta.unwrap_or(10_000.0), RopeScaling::None);
+            let theta = metadata.f32_or("rope.freq_base_swa", 10_000.0)?;
+            let local = RopeSettings::new(theta, RopeScaling::None);
             // The head of files without this key, or with another value, scores the mean of the tokens.
             let first = metadata.optional_u32("classifier.pooling_type")? == Some(FIRST_TOKEN);
             let labels = metadata.score_labels().filter(|_| first);

@@ -58,7 +58,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     for key in ["prenorm", "use_rms_norm", "rotary_emb_interleaved"] {
         config.require_bool(key, false)?;
     }
-    if config.optional_u32("moe_every_n_layers")?.unwrap_or(0) != 0 {
+    if config.u32_or("moe_every_n_layers", 0)? != 0 {
         return Err(config.error("`moe_every_n_layers`: experts are not supported in this class"));
     }
     if config.optional_f32("rotary_scaling_factor")?.is_some() {

@@ -45,10 +45,10 @@ pub(super) fn architecture() -> Architecture {
             {
                 *for_short = short_factor.map_or(*for_long, f64::from);
             }
-            let noise = metadata.optional_f32(NOISE_KEY)?;
+            let noise = metadata.f32_or(NOISE_KEY, NOISE)?;
             if let Some(moe) = &mut spec.moe {
                 moe.experts_per_token = 2;
-                moe.scoring = ExpertScoring::SparseMixer(2.0 * noise.unwrap_or(NOISE));
+                moe.scoring = ExpertScoring::SparseMixer(2.0 * noise);
                 moe.normalize = false;
             }
             Ok(spec)

@@ -43,7 +43,7 @@ pub(super) fn prefixes() -> Vec<Cow<'static, str>> {
 
 pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = config.decoder_spec()?;
-    let first = config.optional_u32("max_window_layers")?.unwrap_or(0) as usize;
+    let first = config.u32_or("max_window_layers", 0)? as usize;
     config.set_windows(&mut spec, config.optional_window()?, |layer| layer >= first)?;
     Ok(spec)
 }

@@ -29,9 +29,9 @@ pub(super) fn architecture() -> Architecture {
         .gguf("qwen2moe")
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
-            let normalize = metadata.optional_bool("expert_weights_norm")?;
+            let normalize = metadata.bool_or("expert_weights_norm", false)?;
             if let Some(moe) = &mut spec.moe {
-                moe.normalize = normalize.unwrap_or(false);
+                moe.normalize = normalize;
             }
             Ok(spec)
         })

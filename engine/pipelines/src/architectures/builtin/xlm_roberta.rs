@@ -33,7 +33,7 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_config(|config| {
             let mut spec = bert::from_config(config)?;
-            let padding = config.optional_u32("pad_token_id")?.unwrap_or(1);
+            let padding = config.u32_or("pad_token_id", 1)?;
             let positions = spec.max_positions.checked_sub(u64::from(padding) + 1);
             let Some(positions @ 1..) = positions else {
                 return Err(config.error(format!(

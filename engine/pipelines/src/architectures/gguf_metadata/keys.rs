@@ -79,6 +79,15 @@ impl<'a> GgufMetadata<'a> {
         self.optional(key)
     }
 
+    /// Returns the whole number `ARCHITECTURE.key`, `otherwise` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a whole number of 32 bits.
+    pub fn u32_or(&self, key: &str, otherwise: u32) -> Result<u32, ArchitectureError> {
+        Ok(self.optional_u32(key)?.unwrap_or(otherwise))
+    }
+
     /// Returns the number `ARCHITECTURE.key`; `None` if the key is missing.
     ///
     /// # Errors
@@ -104,6 +113,15 @@ impl<'a> GgufMetadata<'a> {
     /// If it is not a boolean.
     pub fn optional_bool(&self, key: &str) -> Result<Option<bool>, ArchitectureError> {
         self.optional(key)
+    }
+
+    /// Returns the boolean `ARCHITECTURE.key`, `otherwise` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a boolean.
+    pub fn bool_or(&self, key: &str, otherwise: bool) -> Result<bool, ArchitectureError> {
+        Ok(self.optional_bool(key)?.unwrap_or(otherwise))
     }
 
     /// Returns the text `ARCHITECTURE.key`; `None` if the key is missing.
@@ -172,7 +190,7 @@ impl<'a> GgufMetadata<'a> {
             spec.set_windows(window, has_window);
             return Ok(());
         }
-        let every = self.optional_u32(key)?.unwrap_or(otherwise) as usize;
+        let every = self.u32_or(key, otherwise)? as usize;
         spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(every));
         Ok(())
     }

@@ -22,14 +22,11 @@ impl GgufMetadata<'_> {
         let hidden_size = self.u32("embedding_length")?;
         let heads = self.u32("attention.head_count")?;
         // The last layers may predict further tokens, and are not used.
-        let further = self.optional_u32("nextn_predict_layers")?.unwrap_or(0);
+        let further = self.u32_or("nextn_predict_layers", 0)?;
         let layers = self.u32("block_count")?.saturating_sub(further);
         check_layers(layers.into()).map_err(|problem| self.error(problem.to_string()))?;
         let max_positions = u64::from(self.u32("context_length")?);
-        let head_dim = match self.optional_u32("attention.key_length")? {
-            Some(head_dim) => head_dim,
-            None => hidden_size / heads.max(1),
-        };
+        let head_dim = self.u32_or("attention.key_length", hidden_size / heads.max(1))?;
         let embedding = self.required_weight_rows(&names.embedding)?;
         let layer_kv_heads = self.layer_kv_heads();
         let mut spec = DecoderSpec::llama(DecoderSizes {
@@ -40,9 +37,7 @@ impl GgufMetadata<'_> {
             heads,
             kv_heads: match &layer_kv_heads {
                 Some(each) => each.iter().copied().max().unwrap_or(heads),
-                None => self
-                    .optional_u32("attention.head_count_kv")?
-                    .unwrap_or(heads),
+                None => self.u32_or("attention.head_count_kv", heads)?,
             },
             head_dim,
             max_positions,
@@ -54,14 +49,12 @@ impl GgufMetadata<'_> {
             }
         }
         // Where a model adds 1 to the weights of its norms, the file's weights include it.
-        let rms_eps = self.optional_f32("attention.layer_norm_rms_epsilon")?;
-        let eps = rms_eps.or(self.optional_f32("attention.layer_norm_epsilon")?);
-        spec.norm.eps = eps.unwrap_or(1e-5);
+        let eps = self.f32_or("attention.layer_norm_epsilon", 1e-5)?;
+        spec.norm.eps = self.f32_or("attention.layer_norm_rms_epsilon", eps)?;
         spec.moe = self.moe(spec.intermediate_size, spec.layers.len())?;
         let has_experts = spec.moe.is_some();
         spec.set_expert_layers(|i| has_experts && self.has_weight(&in_layer(&names.router, i)));
-        let rotary_dim = self.optional_u32("rope.dimension_count")?;
-        spec.rotary_dim = rotary_dim.unwrap_or(head_dim);
+        spec.rotary_dim = self.u32_or("rope.dimension_count", head_dim)?;
         spec.ropes = vec![RopeSettings::new(
             self.f32_or("rope.freq_base", 10_000.0)?,
             self.scaling(max_positions)?,
@@ -82,8 +75,8 @@ impl GgufMetadata<'_> {
     ///
     /// If a key has the wrong type.
     pub fn expert_groups(&self, best: u32) -> Result<Option<ExpertGroups>, ArchitectureError> {
-        let groups = self.optional_u32("expert_group_count")?.unwrap_or(1);
-        let chosen = self.optional_u32("expert_group_used_count")?.unwrap_or(1);
+        let groups = self.u32_or("expert_group_count", 1)?;
+        let chosen = self.u32_or("expert_group_used_count", 1)?;
         Ok((groups > 1).then_some(ExpertGroups {
             groups,
             chosen,
@@ -103,7 +96,7 @@ impl GgufMetadata<'_> {
         let has_norm = layers.any(|layer| self.has_weight(&in_layer(&names.mamba_norm, layer)));
         let [least, greatest] = Mamba2Spec::ANY_STEP;
         Ok(Mamba2Spec {
-            groups: self.optional_u32("ssm.group_count")?.unwrap_or(1),
+            groups: self.u32_or("ssm.group_count", 1)?,
             heads,
             state_dim: self.u32("ssm.state_size")?,
             head_dim: self.u32("ssm.inner_size")? / heads.max(1),
@@ -126,11 +119,10 @@ impl GgufMetadata<'_> {
         intermediate_size: u64,
         layer_count: usize,
     ) -> Result<Option<MoeSpec>, ArchitectureError> {
-        let experts = self.optional_u32("expert_count")?.unwrap_or(0);
+        let experts = self.u32_or("expert_count", 0)?;
         if experts == 0 {
             return Ok(None);
         }
-        let normalize = self.optional_bool("expert_weights_norm")?;
         let width = self.optional_u32("expert_feed_forward_length")?;
         let names = TensorNames::gguf();
         let mut layers = 0..layer_count;
@@ -147,7 +139,7 @@ impl GgufMetadata<'_> {
                 }
             },
             selection_bias,
-            normalize: normalize.unwrap_or(true),
+            normalize: self.bool_or("expert_weights_norm", true)?,
             scale: match self.optional_f32("expert_weights_scale")? {
                 None | Some(0.0) => 1.0,
                 Some(scale) => scale,

@@ -127,6 +127,15 @@ impl HfConfig {
         }
     }
 
+    /// Returns a whole number, `otherwise` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn u64_or(&self, key: &str, otherwise: u64) -> Result<u64, ArchitectureError> {
+        Ok(self.optional_u64(key)?.unwrap_or(otherwise))
+    }
+
     /// Returns a whole number that may be negative; `None` if the field is missing or null.
     ///
     /// # Errors
@@ -161,6 +170,15 @@ impl HfConfig {
             fits.map_err(|_| error(format!("`{key}` is {number}, which is too large")))
         });
         number.transpose()
+    }
+
+    /// Returns a whole number of 32 bits, `otherwise` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn u32_or(&self, key: &str, otherwise: u32) -> Result<u32, ArchitectureError> {
+        Ok(self.optional_u32(key)?.unwrap_or(otherwise))
     }
 
     /// Returns a number; `None` if the field is missing or null.

@@ -30,22 +30,16 @@ impl HfConfig {
         let heads = self.u32("num_attention_heads")?;
         check_layers(layers).map_err(|problem| self.error(problem.to_string()))?;
         let layers = layers as u32;
-        let head_dim = match self.optional_u32("head_dim")? {
-            Some(head_dim) => head_dim,
-            None => {
-                let head_dim = hidden_size / u64::from(heads.max(1));
-                u32::try_from(head_dim).unwrap_or(u32::MAX)
-            }
-        };
-        // GPT-2's `n_inner` may be null.
-        let intermediate_size = self.optional_u64("intermediate_size")?;
+        let head_dim = hidden_size / u64::from(heads.max(1));
+        let head_dim = self.u32_or("head_dim", u32::try_from(head_dim).unwrap_or(u32::MAX))?;
         let mut spec = DecoderSpec::llama(DecoderSizes {
             vocab_size: self.u64("vocab_size")?,
             hidden_size,
-            intermediate_size: intermediate_size.unwrap_or(hidden_size.saturating_mul(4)),
+            // GPT-2's `n_inner` may be null.
+            intermediate_size: self.u64_or("intermediate_size", hidden_size.saturating_mul(4))?,
             layers,
             heads,
-            kv_heads: self.optional_u32("num_key_value_heads")?.unwrap_or(heads),
+            kv_heads: self.u32_or("num_key_value_heads", heads)?,
             head_dim,
             max_positions: self.max_positions()?,
         });
@@ -59,8 +53,7 @@ impl HfConfig {
 
     /// Returns the context length of the model.
     pub(super) fn max_positions(&self) -> Result<u64, ArchitectureError> {
-        let positions = self.optional_u64("max_position_embeddings")?;
-        Ok(positions.unwrap_or(2048))
+        self.u64_or("max_position_embeddings", 2048)
     }
 
     /// Sets the window of the layers that `layer_types` calls `sliding_attention`, or, without
@@ -142,11 +135,9 @@ impl HfConfig {
             return Ok(otherwise);
         };
         let own = HfConfig { json: own.clone() };
-        let [kv_heads, head_dim] =
-            ["num_key_value_heads", "head_dim"].map(|key| own.optional_u32(key));
         Ok(HeadSizes {
-            kv_heads: kv_heads?.unwrap_or(otherwise.kv_heads),
-            head_dim: head_dim?.unwrap_or(otherwise.head_dim),
+            kv_heads: own.u32_or("num_key_value_heads", otherwise.kv_heads)?,
+            head_dim: own.u32_or("head_dim", otherwise.head_dim)?,
         })
     }
 
@@ -157,9 +148,9 @@ impl HfConfig {
     ///
     /// If a field has the wrong type.
     pub fn optional_window(&self) -> Result<Option<u32>, ArchitectureError> {
-        match self.optional_bool("use_sliding_window")? {
-            Some(true) => self.optional_u32("sliding_window"),
-            _ => Ok(None),
+        match self.bool_or("use_sliding_window", false)? {
+            true => self.optional_u32("sliding_window"),
+            false => Ok(None),
         }
     }
 
@@ -191,7 +182,7 @@ impl HfConfig {
         }
         let named = self.json.get("id2label").and_then(Value::as_object);
         let labels = named.map_or(2, |labels| labels.len() as u64);
-        Ok(Some(self.optional_u64("num_labels")?.unwrap_or(labels)))
+        Ok(Some(self.u64_or("num_labels", labels)?))
     }
 
     /// Returns the activation that a field names: SiLU without the field.
