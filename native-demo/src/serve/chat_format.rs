@@ -46,8 +46,8 @@ pub struct Format {
 pub struct Ending {
     /// The arguments of its last call, if it has one.
     arguments: Option<String>,
-    /// What ends it.
-    stop: StopReason,
+    /// What ends it, if the client named it.
+    stop: Option<StopReason>,
 }
 
 impl Ending {
@@ -55,7 +55,7 @@ impl Ending {
     fn has_calls(&self) -> bool {
         let is_whole = |arguments: &str| serde_json::from_str::<IgnoredAny>(arguments).is_ok();
         let arguments = self.arguments.as_deref();
-        let is_cut = matches!(self.stop, StopReason::Text(_));
+        let is_cut = matches!(self.stop, Some(StopReason::Text(_)));
         arguments.is_some_and(|arguments| !is_cut || is_whole(arguments))
     }
 }
@@ -183,7 +183,7 @@ impl Chunks for Format {
     }
 
     fn stopped_at(&mut self, text: usize, stop: String) {
-        self.endings[text].stop = StopReason::Text(stop);
+        self.endings[text].stop = Some(StopReason::Text(stop));
     }
 
     fn ended_by(&mut self, text: usize, token: u32) {

@@ -79,7 +79,7 @@ pub async fn answer(
         usage: params.usage,
         counts: texts.counts,
         stop_tokens: params.options.stop_tokens.clone(),
-        stops: vec![StopReason::None; texts.count()],
+        stops: vec![None; texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));
@@ -146,8 +146,8 @@ struct Format {
     counts: TokenCounts,
     /// The tokens that the client named to end a text.
     stop_tokens: Vec<u32>,
-    /// What ended each text, once it is known.
-    stops: Vec<StopReason>,
+    /// What ended each text, if the client named it, once it is known.
+    stops: Vec<Option<StopReason>>,
 }
 
 impl Format {
@@ -209,7 +209,7 @@ impl Chunks for Format {
     }
 
     fn stopped_at(&mut self, text: usize, stop: String) {
-        self.stops[text] = StopReason::Text(stop);
+        self.stops[text] = Some(StopReason::Text(stop));
     }
 
     fn ended_by(&mut self, text: usize, token: u32) {

@@ -3,13 +3,11 @@
 use serde::Serialize;
 use wisp_engine::Completion;
 
-/// What ended a text; null in JSON if the model did, or the limit on tokens.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// The client's stop string or token that ended a text. `None`, which is null in JSON, stands for an end by the model or by
+/// the limit on tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum StopReason {
-    /// Nothing that the client named.
-    #[default]
-    None,
     /// A stop string.
     Text(String),
     /// One of the client's `stop_token_ids`.
@@ -18,20 +16,17 @@ pub enum StopReason {
 
 impl StopReason {
     /// Returns what ended a whole text.
-    pub fn of(completion: &Completion, stop_tokens: &[u32]) -> StopReason {
-        match (&completion.stop_string, &completion.ending) {
-            (Some(stop), _) => StopReason::Text(stop.clone()),
-            (None, Some(ending)) => StopReason::of_token(ending.token, stop_tokens),
-            (None, None) => StopReason::None,
+    pub fn of(completion: &Completion, stop_tokens: &[u32]) -> Option<StopReason> {
+        match &completion.stop_string {
+            Some(stop) => Some(StopReason::Text(stop.clone())),
+            None => StopReason::of_token(completion.ending.as_ref()?.token, stop_tokens),
         }
     }
 
     /// Returns what ended a text if its last token did.
-    pub fn of_token(token: u32, stop_tokens: &[u32]) -> StopReason {
-        match stop_tokens.contains(&token) {
-            true => StopReason::Token(token),
-            false => StopReason::None,
-        }
+    pub fn of_token(token: u32, stop_tokens: &[u32]) -> Option<StopReason> {
+        let is_named = stop_tokens.contains(&token);
+        is_named.then_some(StopReason::Token(token))
     }
 }
 
@@ -44,8 +39,7 @@ mod tests {
     #[test]
     fn what_the_client_named_is_told() {
         for (reason, expected) in [
-            (StopReason::None, Value::Null),
-            (StopReason::Text("a".into()), json!("a")),
+            (Some(StopReason::Text("a".into())), json!("a")),
             (StopReason::of_token(5, &[4, 5]), json!(5)),
             (StopReason::of_token(6, &[4, 5]), Value::Null),
         ] {
