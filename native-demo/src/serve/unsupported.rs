@@ -151,8 +151,8 @@ fn is_true(value: &Value) -> bool {
 /// # Errors
 ///
 /// The first such parameter.
-pub fn check(fields: &Fields, tables: &[&[Rule]]) -> Result<(), ApiError> {
-    for (name, asks_for_nothing) in tables.iter().copied().flatten() {
+pub fn check(fields: &Fields, rules: &[&[Rule]]) -> Result<(), ApiError> {
+    for (name, asks_for_nothing) in rules.iter().copied().flatten() {
         if let Some(value) = fields.get::<Value>(name)?
             && !asks_for_nothing(&value)
         {
@@ -167,8 +167,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn assert_refused(tables: &[&[Rule]], body: &str, refused: Option<&str>) {
-        let result = check(&Fields::parse(body.as_bytes()).unwrap(), tables);
+    fn assert_refused(rules: &[&[Rule]], body: &str, refused: Option<&str>) {
+        let result = check(&Fields::parse(body.as_bytes()).unwrap(), rules);
         let found = result
             .err()
             .map(|error| error.body()["error"]["param"].clone());
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn each_endpoint_has_rules_of_its_own() {
-        for (tables, body, refused) in [
+        for (rules, body, refused) in [
             (COMPLETIONS, r#"{"add_special_tokens": true}"#, None),
             (COMPLETIONS, r#"{"n": 2, "logprobs": 1}"#, None),
             (RESPONSES, r#"{"n": 2}"#, Some("n")),
@@ -262,7 +262,7 @@ mod tests {
                 Some("embed_dtype"),
             ),
         ] {
-            assert_refused(tables, body, refused);
+            assert_refused(rules, body, refused);
         }
     }
 }
