@@ -160,10 +160,11 @@ impl ModelLimits {
     /// If a longer sequence is asked for.
     pub(crate) fn within_context(self, trained: u64, max: u64) -> Result<ModelLimits, ConfigError> {
         let limits = self.with_length(trained);
-        match limits.max_length {
-            max_length if max_length > max => Err(ConfigError::TooLong { max_length, max }),
-            _ => Ok(limits),
+        if limits.max_length > max {
+            let max_length = limits.max_length;
+            return Err(ConfigError::TooLong { max_length, max });
         }
+        Ok(limits)
     }
 
     /// Returns the limits with as many decode steps per submission as suit a target, if they set none.

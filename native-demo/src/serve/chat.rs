@@ -160,11 +160,9 @@ pub fn render(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiErr
 }
 
 fn check_generates(model: &Model) -> Result<(), ApiError> {
-    match model.info().is_encoder {
-        true => {
-            let model = model.name().to_string();
-            Err(ApiError::from(Error::NotAGenerator { model }).about("model"))
-        }
-        false => Ok(()),
+    if model.info().is_encoder {
+        let model = model.name().to_string();
+        return Err(ApiError::from(Error::NotAGenerator { model }).about("model"));
     }
+    Ok(())
 }
