@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use wisp_files::DiskCache;
-use wisp_session::{
-    ArtefactError, CompiledModule, InferenceSession, SessionError, Tuning, tuning_file,
-};
+use wisp_session::{CompiledModule, InferenceSession, SessionError, Tuning, tuning_file};
 use wisp_types::DeviceInfo;
 
 use crate::{
@@ -35,30 +33,19 @@ impl PipelineConfig {
         };
         let compiled = CompiledModule::load(Path::new(path)).map_err(SessionError::Artefact)?;
         let facts = prepare::facts(files, limits, self.precision);
-        let differences = facts.iter().filter_map(|(name, here)| {
-            let there = compiled
-                .metadata()
-                .get(name)
-                .map_or("unknown", String::as_str);
-            (there != here).then(|| {
-                let is_setting =
-                    Field::find(name).is_some_and(|field| field.group != FieldGroup::Model);
-                let setting = match is_setting {
-                    true => format!(" (`{name} = {there}`)"),
-                    false => String::new(),
-                };
-                format!("{name} is {there}, here {here}{setting}")
-            })
-        });
-        let differences: Vec<String> = differences.collect();
-        match differences.is_empty() {
-            true => Ok(session.with_compiled(compiled)),
-            false => Err(ConfigError::Compiled {
-                path: path.clone(),
-                differences,
+        let mut differences = Vec::new();
+        for (name, here) in &facts {
+            let there = compiled.metadata().get(name);
+            let there = there.map_or("unknown", String::as_str);
+            if there != here {
+                differences.push(difference(name, there, here));
             }
-            .into()),
         }
+        if !differences.is_empty() {
+            let path = path.clone();
+            return Err(ConfigError::Compiled { path, differences }.into());
+        }
+        Ok(session.with_compiled(compiled))
     }
 
     /// Returns the kernels that [`Self::tuning`] prefers on a device, and the defaults of its class of adapters.
@@ -107,14 +94,10 @@ impl PipelineConfig {
                 session.compile(&graph)?;
             }
         }
-        let save = |module: CompiledModule| -> Result<(), ArtefactError> {
-            let module = module.with_metadata(prepare::facts(files, limits, self.precision));
-            module.save(Path::new(path))
-        };
-        let saved = session
-            .compiled()
-            .and_then(|module| save(module).map_err(SessionError::Artefact));
-        Ok(saved?)
+        let facts = prepare::facts(files, limits, self.precision);
+        let module = session.compiled()?.with_metadata(facts);
+        let saved = module.save(Path::new(path));
+        Ok(saved.map_err(SessionError::Artefact)?)
     }
 
     /// True if the model's programs come from a file or go to one. Then the sizes for which they are
@@ -122,4 +105,13 @@ impl PipelineConfig {
     pub fn has_compiled_file(&self) -> bool {
         self.serialized_model_path.is_some() || self.save_to_serialized_model_path.is_some()
     }
+}
+
+/// Says what a compiled file records of a fact and what it is here, with the setting that would agree with the file.
+fn difference(name: &str, there: &str, here: &str) -> String {
+    let setting = match Field::find(name) {
+        Some(field) if field.group != FieldGroup::Model => format!(" (`{name} = {there}`)"),
+        _ => String::new(),
+    };
+    format!("{name} is {there}, here {here}{setting}")
 }
