@@ -51,6 +51,17 @@ impl AddAssign for Traffic {
     }
 }
 
+/// Attention of a call in a run.
+struct AttentionRun {
+    kind: AttentionKind,
+    /// To how many sides of a token its window reaches.
+    sides: u64,
+    /// The positions of each sequence in the KV cache.
+    positions: u64,
+    /// The rows of the call's grid.
+    rows: u64,
+}
+
 impl Program {
     /// Returns what a call reads when it runs with a kernel in a run with these dimensions. Each sequence has
     /// `positions` positions in the KV cache and one token in the run.
@@ -79,23 +90,21 @@ impl Program {
                 kind,
                 bidirectional,
             } => {
-                // A window reaches as far to both sides.
-                let sides = if bidirectional { 2 } else { 1 };
-                self.cache_traffic(call, kernel, (kind, sides), positions, y)
+                let run = AttentionRun {
+                    kind,
+                    // A window reaches as far to both sides.
+                    sides: if bidirectional { 2 } else { 1 },
+                    positions,
+                    rows: y,
+                };
+                self.cache_traffic(call, kernel, run)
             }
             OpKind::BatchMatmul | OpKind::Conv2d | OpKind::Other => Traffic::default(),
         }
     }
 
-    /// As [`Self::traffic`], of attention over `y` rows of its grid.
-    fn cache_traffic(
-        &self,
-        call: &Call,
-        kernel: &Kernel,
-        (kind, sides): (AttentionKind, u64),
-        positions: u64,
-        y: u64,
-    ) -> Traffic {
+    /// As [`Self::traffic`], of attention.
+    fn cache_traffic(&self, call: &Call, kernel: &Kernel, run: AttentionRun) -> Traffic {
         let param = |offset: usize| match call.params.get(offset / 4) {
             Some(ParamWord::Const(word)) => u64::from(*word),
             _ => 0,
@@ -104,18 +113,18 @@ impl Program {
         let kv_heads = param(offset_of!(AttentionParams, kv_heads));
         let group = heads / kv_heads.max(1);
         let seen = match param(offset_of!(AttentionParams, window)) {
-            0 => positions,
-            window => positions.min(window.saturating_mul(sides)),
+            0 => run.positions,
+            window => run.positions.min(window.saturating_mul(run.sides)),
         };
         // How often keys and values are read, and for how many tokens.
-        let (times, tokens) = match kind {
-            AttentionKind::Split => (group.div_ceil(SPLIT_HEADS.into()), y),
-            AttentionKind::SplitWide => (group.div_ceil(WIDE_SPLIT_HEADS.into()), y),
+        let (times, tokens) = match run.kind {
+            AttentionKind::Split => (group.div_ceil(SPLIT_HEADS.into()), run.rows),
+            AttentionKind::SplitWide => (group.div_ceil(WIDE_SPLIT_HEADS.into()), run.rows),
             AttentionKind::Tiled => {
                 let times = group.div_ceil(u64::from(kernel.tile[1].max(1)));
-                (times, y / group.max(1))
+                (times, run.rows / group.max(1))
             }
-            AttentionKind::ByToken => (group, y),
+            AttentionKind::ByToken => (group, run.rows),
         };
         // The operands of attention are the queries, the keys, the values, and others.
         let caches = call.bindings.iter().skip(1).take(2);
