@@ -5,25 +5,23 @@ use super::event::ChatEvent;
 use crate::grammar::{ThoughtLimit, ToolCalls};
 use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, json_call, rules_of_calls};
 
+const CHANNEL: &str = "<|channel|>";
+const MESSAGE: &str = "<|message|>";
+const CONSTRAIN: &str = "<|constrain|>";
+const START: &str = "<|start|>";
+const END: &str = "<|end|>";
+const CALL: &str = "<|call|>";
+const RETURN: &str = "<|return|>";
+
 /// The texts of the format's control tokens.
-pub(super) const MARKERS: [&str; 7] = [
-    "<|channel|>",
-    "<|message|>",
-    "<|constrain|>",
-    "<|start|>",
-    "<|end|>",
-    "<|call|>",
-    "<|return|>",
-];
+pub(super) const MARKERS: [&str; 7] = [CHANNEL, MESSAGE, CONSTRAIN, START, END, CALL, RETURN];
 
 /// The channel of thoughts.
 const ANALYSIS: &str = "analysis";
 
 /// Returns whether a chat template writes the format.
 pub(super) fn is_shown_in(template: &str) -> bool {
-    ["<|channel|>", "<|message|>"]
-        .iter()
-        .all(|marker| template.contains(marker))
+    template.contains(CHANNEL) && template.contains(MESSAGE)
 }
 
 /// What the grammar of an answer depends on.
@@ -51,13 +49,8 @@ pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
         return None;
     }
     let token = |marker: &str| Some(format!("<[{}]>", control_token(marker)?));
-    let [channel, message, constrain, start, end] = [
-        token(MARKERS[0])?,
-        token(MARKERS[1])?,
-        token(MARKERS[2])?,
-        token(MARKERS[3])?,
-        token(MARKERS[4])?,
-    ];
+    let (channel, message, constrain) = (token(CHANNEL)?, token(MESSAGE)?, token(CONSTRAIN)?);
+    let (start, end) = (token(START)?, token(END)?);
     let chosen = |tool: &&Tool| match choice {
         ToolChoice::Function(name) => tool.name() == name,
         _ => true,
@@ -77,8 +70,8 @@ pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
     };
     let thought_limit = syntax.limit.filter(|_| thinks).map(|tokens| ThoughtLimit {
         tokens,
-        open: vec![MARKERS[0], ANALYSIS, MARKERS[1]],
-        close: MARKERS[4],
+        open: vec![CHANNEL, ANALYSIS, MESSAGE],
+        close: END,
     });
     let answer = syntax.answer.unwrap_or("ANY_TEXT");
     let last = format!("{channel} \"final\" {message} {answer}");
@@ -208,9 +201,9 @@ impl HarmonyParser {
 
     fn marker(&mut self, marker: &str, events: &mut Vec<ChatEvent>) {
         match (marker, self.state) {
-            ("<|message|>", State::Header) => self.begin(events),
-            ("<|message|>", _) => self.text(marker, events),
-            ("<|end|>" | "<|call|>" | "<|return|>", _) => {
+            (MESSAGE, State::Header) => self.begin(events),
+            (MESSAGE, _) => self.text(marker, events),
+            (END | CALL | RETURN, _) => {
                 self.header.clear();
                 self.state = State::Header;
             }
@@ -232,7 +225,7 @@ impl HarmonyParser {
         };
         let called = after("to=functions.").and_then(|name| self.tools.get(name));
         self.has_message = true;
-        self.state = match (called, after("<|channel|>")) {
+        self.state = match (called, after(CHANNEL)) {
             (Some(tool), _) if self.parallel || self.calls == 0 => {
                 events.push(ChatEvent::Call(ToolCallDelta {
                     index: self.calls,
