@@ -374,8 +374,6 @@ fn bad_post_processor_is_refused() {
         json!({"type": "TemplateProcessing", "single": single, "pair": [text],
             "special_tokens": {"x": {"id": "x", "ids": ids, "tokens": ["a"]}}})
     };
-    // More than the limit of 16,384 values.
-    let too_many = 20_000;
     assert_refused(
         "post_processor",
         &[
@@ -386,13 +384,29 @@ fn bad_post_processor_is_refused() {
                 json!([0]),
             ),
             template(json!([text, text]), json!([0])),
-            template(json!(vec![text.clone(); too_many]), json!([0])),
             template(json!([token, text]), json!([4_000_000_000_u32])),
-            template(json!([token, text]), json!(vec![0; too_many])),
+            // More than the limit of 64 tokens around a text.
+            template(json!([token, text]), json!(vec![0; 65])),
             json!({"type": "BertProcessing", "cls": ["a", 99_999], "sep": ["b", 1]}),
             json!({"type": "BertProcessing"}),
         ],
     );
+}
+
+#[test]
+fn component_of_many_values_is_refused() {
+    // Only the count of values reads the list.
+    let load_list = |length| {
+        let unread = vec![Value::Null; length];
+        load(&with(
+            "post_processor",
+            json!({"type": "ByteLevel", "unread": unread}),
+        ))
+    };
+    // The limit is 16,384, with the component, its type and the list itself.
+    load_list(16_381).unwrap();
+    let error = load_list(16_382).unwrap_err();
+    assert!(error.contains("more than 16384 values"), "{error}");
 }
 
 #[test]
