@@ -152,8 +152,8 @@ impl Completion {
 
     /// Returns the tokens that have log-probabilities, with these. The token that ended the text is the last.
     pub fn scored_tokens(&self) -> impl Iterator<Item = (u32, &TokenScore)> {
-        let ending = self.ending.iter();
-        let ending = ending.filter_map(|ending| Some((ending.token, ending.score.as_ref()?)));
+        let ending = self.ending.as_ref();
+        let ending = ending.and_then(|ending| Some((ending.token, ending.score.as_ref()?)));
         self.tokens.iter().copied().zip(&self.scores).chain(ending)
     }
 }
