@@ -6,7 +6,7 @@ use std::{
 };
 
 use wisp_text::{
-    chat::{ChatPrompt, ChatRequest},
+    chat::{ChatPrompt, ChatRequest, ChatTemplates},
     chat_template::{ControlTokens, Message},
     grammar::{Constraint, Grammar, GrammarCompiler, GrammarError},
     tokenizer::{Detokenizer, Tokenizer},
@@ -23,6 +23,8 @@ pub struct TextProcessor {
     tokenizer: Result<Tokenizer, String>,
     stop_tokens: BTreeSet<u32>,
     sampling_defaults: SamplingDefaults,
+    /// The chat templates; made for the first conversation.
+    templates: Arc<OnceLock<ChatTemplates>>,
     /// Compiles constraints for the tokenizer; made when the first one is compiled.
     grammars: Arc<OnceLock<Result<GrammarCompiler, GrammarError>>>,
 }
@@ -41,6 +43,7 @@ impl TextProcessor {
             stop_tokens: own.into_iter().chain(stop_tokens).collect(),
             tokenizer: Ok(tokenizer),
             sampling_defaults: SamplingDefaults::default(),
+            templates: Arc::default(),
             grammars: Arc::default(),
         }
     }
@@ -64,6 +67,7 @@ impl TextProcessor {
             tokenizer: Err(problem.into()),
             stop_tokens: stop_tokens.into_iter().collect(),
             sampling_defaults: SamplingDefaults::default(),
+            templates: Arc::default(),
             grammars: Arc::default(),
         }
     }
@@ -76,6 +80,7 @@ impl TextProcessor {
             tokenizer: tokenizer.cloned().map_err(ToString::to_string),
             stop_tokens: files.stop_tokens.clone(),
             sampling_defaults: files.sampling_defaults,
+            templates: Arc::default(),
             grammars: Arc::default(),
         }
     }
@@ -162,9 +167,9 @@ impl TextProcessor {
     /// As [`Self::chat_prompt`].
     pub fn render_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
-        Ok(super::model_files::prepare_chat(
-            &self.name, tokenizer, request,
-        )?)
+        let templates = self.templates.get_or_init(|| ChatTemplates::new(tokenizer));
+        let prompt = super::model_files::prepare_chat(&self.name, templates, request);
+        Ok(prompt?)
     }
 
     /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and

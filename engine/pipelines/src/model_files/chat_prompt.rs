@@ -1,14 +1,13 @@
 //! A conversation as a model's prompt.
 
 use wisp_text::{
-    chat::{ChatPrompt, ChatRequest},
+    chat::{ChatPrompt, ChatRequest, ChatTemplates},
     chat_template::ChatTemplateError,
-    tokenizer::Tokenizer,
 };
 
 use super::error::ModelFilesError;
 
-/// Renders a conversation with the chat template of a tokenizer, up to where the answer starts, and
+/// Renders a conversation with the chat templates of a tokenizer, up to where the answer starts, and
 /// encodes it. `name` names the model in error messages.
 ///
 /// # Errors
@@ -16,10 +15,11 @@ use super::error::ModelFilesError;
 /// If there is no chat template, or it refuses the conversation.
 pub(crate) fn prepare_chat(
     name: &str,
-    tokenizer: &Tokenizer,
+    templates: &ChatTemplates,
     request: &ChatRequest,
 ) -> Result<ChatPrompt, ModelFilesError> {
-    request.prepare(tokenizer).map_err(|error| match error {
+    let prompt = request.prepare_with(templates);
+    prompt.map_err(|error| match error {
         ChatTemplateError::Tokenizer(error) => error.into(),
         error => ModelFilesError::File {
             file: name.into(),

@@ -6,7 +6,7 @@ use serde_json::Value;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_files::{FileKind, read_small_text};
 use wisp_text::{
-    chat::ChatRequest,
+    chat::{ChatRequest, ChatTemplates},
     chat_template::Message,
     python_json,
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
@@ -293,7 +293,8 @@ impl ModelFiles {
             file: self.name.clone(),
             problem: error.to_string(),
         })?;
-        let prompt = prepare_chat(&self.name, tokenizer, &ChatRequest::new(messages))?;
+        let templates = ChatTemplates::new(tokenizer);
+        let prompt = prepare_chat(&self.name, &templates, &ChatRequest::new(messages))?;
         Ok(prompt.tokens)
     }
 }

@@ -16,6 +16,7 @@ mod history;
 mod parser;
 mod prepare;
 mod request;
+mod templates;
 #[cfg(test)]
 mod tests;
 
@@ -26,3 +27,4 @@ pub use event::ChatEvent;
 pub use parser::{ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;
 pub use request::ChatRequest;
+pub use templates::ChatTemplates;

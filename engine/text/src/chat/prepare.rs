@@ -9,14 +9,12 @@ use super::harmony::{self, HarmonyParser};
 use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
 use super::request::ChatRequest;
+use super::templates::ChatTemplates;
 use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt};
 use crate::grammar::{Constraint, Grammar, ToolCalls};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
 use crate::tools::{self, AnswerSyntax, Thought, ToolFormat};
-
-/// The name of the template for conversations with tools, where a model has several.
-const TOOL_TEMPLATE: &str = "tool_use";
 
 /// A conversation as a prompt, and what is needed to understand the answer.
 #[derive(Debug, Clone)]
@@ -37,19 +35,25 @@ pub struct ChatPrompt {
 }
 
 impl ChatRequest {
-    /// Renders the conversation with a tokenizer's chat template, up to the beginning of the answer.
+    /// Renders the conversation with a tokenizer's chat template, up to the beginning of the answer. The template is
+    /// compiled for this conversation alone; [`Self::prepare_with`] compiles it once for many.
     ///
     /// # Errors
     ///
     /// If there is no chat template, or it refuses the conversation, fails or exceeds its limits.
     pub fn prepare(&self, tokenizer: &Tokenizer) -> Result<ChatPrompt, ChatTemplateError> {
-        let template = match self.tools() {
-            Some(_) if tokenizer.chat_template(Some(TOOL_TEMPLATE)).is_some() => {
-                ChatTemplate::named(tokenizer, Some(TOOL_TEMPLATE))?
-            }
-            _ => ChatTemplate::for_tokenizer(tokenizer)?,
-        };
-        let mut prompt = self.render(&template, tokenizer)?;
+        self.prepare_with(&ChatTemplates::new(tokenizer))
+    }
+
+    /// Renders the conversation as [`Self::prepare`] does, with templates that other conversations may have compiled.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`].
+    pub fn prepare_with(&self, templates: &ChatTemplates) -> Result<ChatPrompt, ChatTemplateError> {
+        let tokenizer = templates.tokenizer();
+        let template = templates.get(self.tools().is_some())?;
+        let mut prompt = self.render(template, tokenizer)?;
         let source = template.source();
         let is_harmony = harmony::is_shown_in(source);
         // A text that is continued has no thoughts, whatever it ends with.

@@ -59,9 +59,7 @@ impl ChatTemplate {
         let source = source.ok_or(ChatTemplateError::Missing)?;
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
         let (bos, eos) = (text(tokenizer.bos()), text(tokenizer.eos()));
-        Self::compile(source, &bos, &eos, |template| {
-            tokenizer.takes_parts(name, || template.needs_parts())
-        })
+        Self::new(source, &bos, &eos)
     }
 
     /// Returns the prompt of a conversation as tokens; the arguments `messages`,

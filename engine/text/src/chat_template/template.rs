@@ -71,17 +71,6 @@ impl ChatTemplate {
     ///
     /// If the source is not valid Jinja, or is longer than a mebibyte.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self, ChatTemplateError> {
-        Self::compile(source, bos, eos, Self::needs_parts)
-    }
-
-    /// Compiles a template as [`Self::new`] does. `takes_parts` returns what [`Self::needs_parts`] does, and may remember
-    /// it from an earlier time.
-    pub(super) fn compile(
-        source: &str,
-        bos: &str,
-        eos: &str,
-        takes_parts: impl FnOnce(&Self) -> bool,
-    ) -> Result<Self, ChatTemplateError> {
         let program = Program::new(source).map_err(|fault| error(*fault))?;
         let is_tested = |test: &str| {
             let mut tests = CONTENT.iter().map(|field| format!("{field}{test}"));
@@ -95,12 +84,12 @@ impl ChatTemplate {
             tests_for_none: TESTS_FOR_NONE.into_iter().any(is_tested),
             takes_parts: false,
         };
-        template.takes_parts = takes_parts(&template);
+        template.takes_parts = template.needs_parts();
         Ok(template)
     }
 
     /// Returns whether the template writes the text of a message if its content is a list of parts, and not otherwise.
-    pub(super) fn needs_parts(&self) -> bool {
+    fn needs_parts(&self) -> bool {
         self.source.contains("type") && !self.writes_probe(false) && self.writes_probe(true)
     }
 

@@ -1,8 +1,7 @@
 //! What every kind of tokenizer implements, and what a checkpoint says about its tokenizer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Mutex;
 
 use super::error::TokenizerError;
 use super::marks::Marks;
@@ -15,8 +14,6 @@ pub const DEFAULT_TEMPLATE: &str = "default";
 pub(crate) struct LoadedTokenizer {
     pub backend: Box<dyn Backend + Send + Sync>,
     pub properties: Properties,
-    /// Whether chat templates take the contents of messages as lists of parts, by their names: what is known so far.
-    pub takes_parts: Mutex<BTreeMap<String, bool>>,
 }
 
 /// What a checkpoint says about its tokenizer.

@@ -25,7 +25,7 @@ mod pair;
 pub(crate) mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use backend::LoadedTokenizer;
 
@@ -247,21 +247,6 @@ impl Tokenizer {
         let templates = self.inner.properties.chat_templates.iter();
         let mut found = templates.filter(|(found, _)| found == name);
         found.next().map(|(_, source)| source.as_str())
-    }
-
-    /// Returns whether a chat template takes the contents of messages as lists of parts. `find_out` is called the first
-    /// time only.
-    pub(crate) fn takes_parts(&self, name: Option<&str>, find_out: impl FnOnce() -> bool) -> bool {
-        let name = name.unwrap_or(DEFAULT_TEMPLATE);
-        // Poisoning is harmless: entries are inserted whole.
-        let known = self.inner.takes_parts.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(name) {
-            return *known;
-        }
-        let found = find_out();
-        known.insert(name.to_owned(), found);
-        found
     }
 
     /// Returns the names of the chat templates.

@@ -1,7 +1,6 @@
 //! Assembles a tokenizer from GGUF metadata, following llama.cpp's `llama-vocab.cpp`.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 
 use super::backend::{Algorithm, GgufTokenizer};
 use super::bpe::Bpe;
@@ -66,7 +65,6 @@ pub fn load(metadata: &dyn GgufMetadata) -> Result<LoadedTokenizer, TokenizerErr
     Ok(LoadedTokenizer {
         backend: Box::new(backend),
         properties,
-        takes_parts: Mutex::default(),
     })
 }
 

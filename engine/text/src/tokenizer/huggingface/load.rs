@@ -1,7 +1,6 @@
 //! Loads a tokenizer from its files.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Mutex;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -123,7 +122,6 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     Ok(LoadedTokenizer {
         backend: Box::new(backend),
         properties,
-        takes_parts: Mutex::default(),
     })
 }
 
