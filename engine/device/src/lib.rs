@@ -51,6 +51,7 @@
 //! sessions use it for programs that Wisp's own compiler made, whose sizes they check against the memory
 //! that they allocate.
 
+mod automatic;
 mod backend;
 mod buffer;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
@@ -80,6 +81,7 @@ mod wgpu;
 #[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
 pub use cuda::OfflineCompiler;
 
+pub use automatic::SkipReason;
 pub use buffer::{Buffer, BufferSlice, ReadFuture, Usage};
 pub use device::Device;
 pub use error::DeviceError;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wisp_types::{Api, DeviceInfo};
 
 use crate::{
+    automatic,
     device::Device,
     error::DeviceError,
     host::{self, HostDevice},
@@ -72,13 +73,24 @@ async fn open(spec: &DeviceSpec, options: DeviceOptions) -> Result<Device, Devic
             index,
         } => cuda::open(index, options)?,
         DeviceSpec::Adapter { api, index } => gpu::open(api, index, options).await?,
-        DeviceSpec::Auto => gpu::open_best(options).await?,
+        DeviceSpec::Auto => return open_automatic(options).await,
     };
-    match (adapter, spec) {
-        (Some(backend), _) => Ok(Device::new(backend)),
-        (None, DeviceSpec::Auto) => Device::host(options.num_threads),
-        (None, _) => Err(no_adapter(spec).await),
+    match adapter {
+        Some(backend) => Ok(Device::new(backend)),
+        None => Err(no_adapter(spec).await),
     }
+}
+
+/// Opens the best real GPU, or else the host; a warning names the GPUs that were passed over.
+async fn open_automatic(options: DeviceOptions) -> Result<Device, DeviceError> {
+    let search = gpu::open_best(options).await?;
+    if let Some(backend) = search.found {
+        return Ok(Device::new(backend));
+    }
+    let mut skipped = search.skipped;
+    skipped.extend(cuda::list());
+    automatic::warn_of_host(&skipped);
+    Device::host(options.num_threads)
 }
 
 async fn no_adapter(spec: &DeviceSpec) -> DeviceError {
@@ -115,7 +127,7 @@ use crate::wgpu as gpu;
 #[cfg(not(feature = "wgpu"))]
 mod gpu {
     use super::*;
-    use crate::backend::Backend;
+    use crate::{automatic::Search, backend::Backend};
 
     pub fn remedy(_: Api) -> &'static str {
         "This build has only the host device: build Wisp with the feature `wgpu`."
@@ -133,8 +145,8 @@ mod gpu {
         Ok(None)
     }
 
-    pub async fn open_best(_: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
-        Ok(None)
+    pub async fn open_best(_: DeviceOptions) -> Result<Search, DeviceError> {
+        Ok(Search::default())
     }
 }
 

@@ -19,8 +19,8 @@ use crate::DeviceError;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// The best real GPU if there is one, else the host. Software adapters, OpenGL, and DX12 without `dxcompiler.dll` are
-    /// used only if they are asked for by interface.
+    /// The best real GPU if there is one, else the host. Software adapters, OpenGL, CUDA, and DX12 without
+    /// `dxcompiler.dll` are used only if they are asked for by interface: [`SkipReason`](crate::SkipReason) says why.
     #[default]
     Auto,
     /// One adapter of an interface.

@@ -5,7 +5,7 @@ use clap::Args;
 use comfy_table::Table;
 use serde_json::json;
 use wisp_engine::{
-    device,
+    device::{self, Api, DeviceInfo, DeviceSpec, SkipReason},
     session::{Precision, tuning_file},
 };
 
@@ -33,7 +33,7 @@ fn mebibytes(bytes: u64) -> String {
 
 /// Returns the number of shapes of calls for which `wisp tune` chose other kernels than the default, at the
 /// default precision.
-fn tuned_shapes(info: &device::DeviceInfo) -> usize {
+fn tuned_shapes(info: &DeviceInfo) -> usize {
     let tuning = cache().and_then(|cache| tuning_file::load(&cache, info, Precision::Exact));
     tuning.map_or(0, |tuning| tuning.calls().len())
 }
@@ -49,6 +49,7 @@ impl Devices {
                         "device": spec.to_string(),
                         "info": info,
                         "tuned_shapes": tuned_shapes(info),
+                        "skipped_by_auto": SkipReason::of(info).map(|reason| reason.to_string()),
                     })
                 })
                 .collect();
@@ -63,7 +64,7 @@ impl Devices {
             let features = [
                 (capabilities.subgroups, "subgroups"),
                 (capabilities.f16, "f16"),
-                (info.software && info.api != device::Api::Host, "software"),
+                (info.software && info.api != Api::Host, "software"),
                 (tuned_shapes(info) > 0, "tuned"),
             ];
             let features: Vec<&str> = features
@@ -81,13 +82,71 @@ impl Devices {
             ]);
         }
         print_line!("{}", table.trim_fmt())?;
-        let is_chosen = |info: &device::DeviceInfo| !info.software && info.api != device::Api::Cuda;
-        match devices.iter().find(|(_, info)| is_chosen(info)) {
-            Some((spec, info)) => message!("auto is {spec}: {}", info.name),
-            None => message!(
-                "auto is host: no hardware GPU was found (software adapters and CUDA are used only when named)"
-            ),
+        for line in about_auto(&devices) {
+            message!("{line}");
         }
         Ok(())
+    }
+}
+
+/// Returns lines that say which device `auto` is, and for each that it passes over why.
+fn about_auto(devices: &[(DeviceSpec, DeviceInfo)]) -> Vec<String> {
+    let mut all = devices.iter();
+    let chosen = all.find(|(_, info)| SkipReason::of(info).is_none());
+    let chosen = chosen.map(|(spec, info)| match info.api {
+        Api::Host => "auto is host: there is no GPU that it chooses".to_string(),
+        _ => format!("auto is {spec}: {}", escape::line(&info.name)),
+    });
+    let skipped = devices.iter().filter_map(|(spec, info)| {
+        let (reason, name) = (SkipReason::of(info)?, escape::line(&info.name));
+        Some(format!("auto passes over {spec} ({name}): {reason}"))
+    });
+    chosen.into_iter().chain(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_engine::device::Capabilities;
+
+    use super::*;
+
+    fn device(api: Api, index: usize, software: bool) -> (DeviceSpec, DeviceInfo) {
+        let info = DeviceInfo {
+            name: "Card\n1".into(),
+            api,
+            software,
+            integrated: false,
+            driver: String::new(),
+            capabilities: Capabilities::BASELINE,
+        };
+        (DeviceSpec::Adapter { api, index }, info)
+    }
+
+    #[test]
+    fn lines_name_the_device_of_auto_and_why_it_is_no_other() {
+        let host = || device(Api::Host, 0, true);
+        let all = [
+            device(Api::Vulkan, 0, true),
+            device(Api::Dx12, 0, false),
+            host(),
+        ];
+        let expected = [
+            "auto is host: there is no GPU that it chooses",
+            "auto passes over vulkan (Card\\u{a}1): it is a software adapter, which runs on the CPU as the host does",
+            "auto passes over dx12 (Card\\u{a}1): dxcompiler.dll is missing: put it beside the program or on PATH",
+        ];
+        assert_eq!(about_auto(&all), expected);
+        let all = [
+            device(Api::Vulkan, 0, false),
+            device(Api::Vulkan, 1, false),
+            device(Api::Cuda, 0, false),
+            host(),
+        ];
+        let expected = [
+            "auto is vulkan: Card\\u{a}1",
+            "auto passes over cuda (Card\\u{a}1): CUDA is used only if it is named",
+        ];
+        assert_eq!(about_auto(&all), expected);
+        assert_eq!(about_auto(&[host()]).len(), 1);
     }
 }

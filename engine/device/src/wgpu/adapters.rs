@@ -84,24 +84,6 @@ pub(super) async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
     adapters
 }
 
-/// Returns whether `auto` may choose an adapter: a real GPU, and not through OpenGL, which is slow and hides
-/// software adapters behind names of their own.
-pub(super) fn is_automatic(
-    backend: wgpu::Backend,
-    device_type: wgpu::DeviceType,
-    features: wgpu::Features,
-) -> bool {
-    device_type != wgpu::DeviceType::Cpu
-        && backend != wgpu::Backend::Gl
-        && !lacks_compiler(backend, features)
-}
-
-/// Returns whether kernels are compiled by FXC, Direct3D's old compiler, because wgpu has not found
-/// `dxcompiler.dll`: then an adapter has no subgroups. FXC is slow, and rejects some kernels.
-pub(super) fn lacks_compiler(backend: wgpu::Backend, features: wgpu::Features) -> bool {
-    backend == wgpu::Backend::Dx12 && !features.contains(wgpu::Features::SUBGROUP)
-}
-
 /// Returns the adapters of all interfaces, the preferred interface first.
 pub(crate) fn list() -> BoxFuture<'static, Vec<(DeviceSpec, DeviceInfo)>> {
     Box::pin(async {
@@ -193,30 +175,7 @@ fn matrix_size(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use wgpu::{Backend, DeviceType, Features};
-
     use super::*;
-
-    #[test]
-    fn only_real_gpus_that_compile_every_kernel_are_chosen_automatically() {
-        let (none, subgroups) = (Features::empty(), Features::SUBGROUP);
-        for backend in [Backend::Vulkan, Backend::Metal, Backend::BrowserWebGpu] {
-            assert!(is_automatic(backend, DeviceType::DiscreteGpu, none));
-            assert!(is_automatic(backend, DeviceType::Other, subgroups));
-            assert!(!is_automatic(backend, DeviceType::Cpu, subgroups));
-        }
-        assert!(is_automatic(
-            Backend::Dx12,
-            DeviceType::IntegratedGpu,
-            subgroups
-        ));
-        assert!(!is_automatic(Backend::Dx12, DeviceType::DiscreteGpu, none));
-        assert!(!is_automatic(
-            Backend::Gl,
-            DeviceType::DiscreteGpu,
-            subgroups
-        ));
-    }
 
     #[test]
     fn only_matrices_of_the_sizes_of_kernels_count() {

@@ -5,14 +5,20 @@ use std::sync::{Arc, Mutex};
 use wisp_types::{Api, BoxFuture};
 
 use super::{
-    adapters::{APIS, adapters, info, is_automatic, lacks_compiler, requested},
+    adapters::{APIS, adapters, info, requested},
     device::WgpuDevice,
     errors::ErrorSlot,
     pipelines::Pipelines,
     poller::Poller,
     uploads::Uploads,
 };
-use crate::{backend::Backend, error::DeviceError, options::DeviceOptions};
+use crate::{
+    automatic::{Search, SkipReason, lacks_compiler},
+    backend::Backend,
+    error::DeviceError,
+    options::DeviceOptions,
+    spec::DeviceSpec,
+};
 
 /// Returns what a user can do who has no adapter of an interface.
 pub(crate) fn remedy(api: Api) -> &'static str {
@@ -33,26 +39,28 @@ pub(crate) fn remedy(api: Api) -> &'static str {
     }
 }
 
-/// Opens the best real GPU of this machine; `None` if there is none.
+/// Opens the best real GPU of this machine, if there is one.
 ///
 /// The future is boxed here, as is [`open`]'s, so that callers' futures are `Send` without the compiler
 /// looking through all of wgpu's types, which is beyond its default limit of recursion.
-pub(crate) fn open_best(
-    options: DeviceOptions,
-) -> BoxFuture<'static, Result<Option<Arc<dyn Backend>>, DeviceError>> {
+pub(crate) fn open_best(options: DeviceOptions) -> BoxFuture<'static, Result<Search, DeviceError>> {
     Box::pin(best(options))
 }
 
-async fn best(options: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
+async fn best(options: DeviceOptions) -> Result<Search, DeviceError> {
+    let mut search = Search::default();
     for api in APIS {
-        for adapter in adapters(api).await {
-            let info = adapter.get_info();
-            if is_automatic(info.backend, info.device_type, adapter.features()) {
-                return open_adapter(adapter, options).await.map(Some);
+        for (index, adapter) in adapters(api).await.into_iter().enumerate() {
+            let info = info(&adapter, DeviceOptions::default());
+            if SkipReason::of(&info).is_none() {
+                search.found = Some(open_adapter(adapter, options).await?);
+                return Ok(search);
             }
+            let spec = DeviceSpec::Adapter { api, index };
+            search.skipped.push((spec, info));
         }
     }
-    Ok(None)
+    Ok(search)
 }
 
 /// Opens one adapter of an interface; `None` if it has fewer.
@@ -73,6 +81,7 @@ async fn open_adapter(
     adapter: wgpu::Adapter,
     options: DeviceOptions,
 ) -> Result<Arc<dyn Backend>, DeviceError> {
+    let lacks_compiler = lacks_compiler(&info(&adapter, DeviceOptions::default()));
     let info = info(&adapter, options);
     let (required_limits, required_features) = requested(&adapter, options);
     let (device, queue) = adapter
@@ -100,7 +109,7 @@ async fn open_adapter(
     let pipelines = Pipelines::new(&device, &adapter_info, required_features);
     Ok(Arc::new(WgpuDevice {
         info,
-        lacks_compiler: lacks_compiler(adapter_info.backend, adapter.features()),
+        lacks_compiler,
         #[cfg(windows)]
         adapter,
         device,

@@ -13,7 +13,10 @@ fn devices_and_info_describe_devices_and_the_model() {
         .expect("a device")
         .clone();
     assert_eq!(last["device"], "host");
-    assert!(run(["devices"]).succeeded().stdout.contains("host"));
+    assert_eq!(last.get("skipped_by_auto"), Some(&Value::Null));
+    let shown = run(["devices"]).succeeded();
+    assert!(shown.stdout.contains("host"));
+    assert!(shown.stderr.contains("auto is "), "{}", shown.stderr);
     let (text, json) = (
         run(["info"]).succeeded().stdout,
         run(["info", "--json"]).json(),
