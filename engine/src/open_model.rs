@@ -14,6 +14,7 @@ use wisp_pipelines::{
 };
 use wisp_session::{InferenceSession, SessionError, Tuning};
 use wisp_types::DeviceInfo;
+use wisp_weights::Checkpoint;
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::worker;
@@ -84,6 +85,15 @@ impl OpenModel {
             Files::Max(files) => Some(files),
             #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
             Files::Candle(_) => None,
+        }
+    }
+
+    /// Returns the tensors of the model's files, and where these are.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        match &self.files {
+            Files::Max(files) => &files.checkpoint,
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(files) => &files.checkpoint,
         }
     }
 
@@ -399,14 +409,13 @@ impl OpenModel {
 
     /// Returns facts from the files about a model that is loaded with these limits.
     fn described(&self, limits: &ModelLimits) -> ModelInfo {
-        let (architecture, vocab_size, weight_bytes) = match &self.files {
+        let (architecture, vocab_size) = match &self.files {
             Files::Max(files) => (
                 files.model_spec.architecture.name().to_string(),
                 files.model_spec.spec.vocab_size,
-                files.checkpoint.byte_len(),
             ),
             #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
-            Files::Candle(files) => ("candle".into(), 0, files.checkpoint.byte_len()),
+            Files::Candle(_) => ("candle".into(), 0),
         };
         ModelInfo {
             name: self.text.name().into(),
@@ -416,7 +425,7 @@ impl OpenModel {
             has_chat_template: self.text.has_chat_template(),
             vocab_size,
             context_length: limits.max_length,
-            weight_bytes,
+            weight_bytes: self.checkpoint().byte_len(),
         }
     }
 

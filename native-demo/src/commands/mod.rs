@@ -15,6 +15,7 @@ pub mod list;
 pub mod logits;
 pub mod man;
 pub mod perplexity;
+pub mod pull;
 pub mod rerank;
 pub mod serve;
 pub mod tokenize;

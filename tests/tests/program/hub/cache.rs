@@ -82,6 +82,65 @@ fn errors_do_not_take_the_cache_for_the_repository() {
 }
 
 #[test]
+fn pull_downloads_a_model_once_and_says_where_it_is() {
+    let (hub, home) = (tiny_hub(), home());
+    let pull = |flags: &[&str]| {
+        let args = [&["pull", "org/tiny"], flags].concat();
+        run_command(hub.command(home.path(), &args), "").succeeded()
+    };
+    let first = pull(&[]);
+    let file = snapshot(home.path(), "org/tiny").join("tiny-Q8_0.gguf");
+    assert_eq!(first.stdout, format!("{}\n", file.display()));
+    assert_eq!(std::fs::read(&file).expect("the file"), TINY);
+    let next = "org/tiny is on this machine (3.7 MiB); use it with: wisp chat --model org/tiny\n";
+    assert_eq!(first.stderr, next);
+    let again = pull(&["--json", "--revision", "main"]).json();
+    assert_eq!(again["path"], file.display().to_string());
+    assert_eq!(again["bytes"], TINY.len());
+    let commit = pull(&["--revision", COMMIT]);
+    assert!(
+        commit.stderr.ends_with(&format!("--revision {COMMIT}\n")),
+        "{}",
+        commit.stderr
+    );
+    assert_eq!(hub.requests("GET /org/tiny/resolve").len(), 1);
+    // The path is a model, and so is the name without the hub.
+    for model in ["org/tiny", first.stdout.trim_end()] {
+        let mut offline = hub.command(home.path(), &["pull", model]);
+        offline.env("HF_HUB_OFFLINE", "1");
+        let run = run_command(offline, "").succeeded();
+        assert_eq!(run.stdout, first.stdout, "{model}");
+    }
+}
+
+#[test]
+fn pull_prints_the_folder_of_a_model_in_several_files() {
+    let (hub, home) = (Hub::start(), home());
+    sharded(&hub, "org/shards");
+    let pull = || run_command(hub.command(home.path(), &["pull", "org/shards"]), "");
+    let folder = snapshot(home.path(), "org/shards");
+    let expected = format!("{}\n", folder.display());
+    assert_eq!(pull().succeeded().stdout, expected);
+    assert!(folder.join("config.json").is_file());
+    let downloads = hub.requests("GET /org/shards/resolve").len();
+    assert_eq!(pull().succeeded().stdout, expected);
+    assert_eq!(hub.requests("GET /org/shards/resolve").len(), downloads);
+}
+
+#[test]
+fn pull_needs_a_model() {
+    let (hub, home) = (tiny_hub(), home());
+    let run = run_command(hub.command(home.path(), &["pull"]), "");
+    assert_eq!(run.status, Some(2), "{}", run.stderr);
+    let mut variable = hub.command(home.path(), &["pull"]);
+    variable.env("WISP_MODEL", "org/tiny");
+    run_command(variable, "").succeeded();
+    let absent = run_command(hub.command(home.path(), &["pull", "org/absent"]), "");
+    let line = absent.failed("no such repository");
+    assert!(line.contains("org/absent"), "{line}");
+}
+
+#[test]
 fn list_shows_the_cached_models() {
     let (hub, home) = (tiny_hub(), home());
     let list = |json: bool| {
