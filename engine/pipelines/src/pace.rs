@@ -54,8 +54,9 @@ impl Pace {
         }
     }
 
-    /// Returns the pace of a batch that is submitted behind another one: together they take no more than one may.
-    pub fn behind(self, in_flight: &Batch) -> Pace {
+    /// Returns the pace of a batch that is submitted behind another one, so that together they take about as long as one
+    /// may; `None` if the other one takes that long alone.
+    pub fn behind(self, in_flight: &Batch) -> Option<Pace> {
         let (work, most) = match in_flight.decodes() {
             true => (in_flight.steps as u64, self.decode_steps),
             false => (in_flight.tokens() as u64, self.prompt_tokens),
@@ -63,10 +64,10 @@ impl Pace {
         let left = 1.0 - work as f64 / most.max(1) as f64;
         // A conversion of a float saturates.
         let part = |of: u64| (of as f64 * left) as u64;
-        Pace {
+        (left > 0.0).then(|| Pace {
             prompt_tokens: part(self.prompt_tokens) / TILE * TILE,
-            decode_steps: part(self.decode_steps),
-        }
+            decode_steps: part(self.decode_steps).max(1),
+        })
     }
 
     /// Returns the number of prompt tokens that a step may take.

@@ -21,8 +21,17 @@ pub(crate) struct Runner {
     pub(crate) sampler: Sampler,
     /// `None` for a model that needs the tokens in host memory.
     future_tokens: Option<FutureTokens>,
-    /// The place of the last token of each sequence among those that the last batch sampled.
-    sampled: HashMap<RequestId, u32>,
+    /// What the last batch sampled.
+    sampled: Sampled,
+}
+
+/// Where the device has the tokens that a batch sampled, `[steps, logit_rows]`.
+#[derive(Debug, Default)]
+struct Sampled {
+    /// The place of the last token of each sequence.
+    places: HashMap<RequestId, u32>,
+    /// The place of the last step's first token.
+    last_step: u32,
 }
 
 /// A batch whose steps were submitted.
@@ -98,7 +107,7 @@ impl Runner {
             model,
             sampler,
             future_tokens,
-            sampled: HashMap::new(),
+            sampled: Sampled::default(),
         })
     }
 
@@ -139,8 +148,11 @@ impl Runner {
         let mut inputs = self.model.prepare_initial_token_inputs(&batch)?;
         // Gone until this batch has sampled its own.
         let sampled = std::mem::take(&mut self.sampled);
-        let futures = futures(&batch, &inputs, &sampled)?;
-        if !futures.is_empty() {
+        let futures = sampled.futures(&batch, &inputs)?;
+        if sampled.are_next(&futures, &inputs) {
+            // As for a further step of that batch.
+            inputs.tokens = self.sampler.next_tokens(futures.len() as u64)?.tokens;
+        } else if !futures.is_empty() {
             let program = self.future_tokens.as_ref().ok_or(PipelineError::Batch)?;
             inputs.tokens = program.fill_in(&inputs.tokens, &futures).await?;
         }
@@ -177,12 +189,12 @@ impl Runner {
             }
         }
         let sampled = match settings.is_empty() {
-            // A part of a prompt: nothing is read back, but the wait keeps the host from running ahead, so
+            // A part of a prompt: nothing is read back, but the wait keeps the host from running further ahead, so
             // that cancelling takes effect soon.
             true => self.sampler.finish(),
             false => self.sampler.read(settings, steps),
         };
-        self.sampled = places(&batch);
+        self.sampled = Sampled::by(&batch);
         Ok(SubmittedBatch {
             batch,
             since: Some(since),
@@ -205,7 +217,7 @@ impl Runner {
         };
         self.sampler.write_masks(&submitted.batch, masks)?;
         self.sampler.sample(&logits).await?;
-        self.sampled = places(&submitted.batch);
+        self.sampled = Sampled::by(&submitted.batch);
         Ok(SubmittedBatch {
             sampling: Sampling::Submitted(self.sampler.read(settings, 1)),
             ..submitted
@@ -225,37 +237,52 @@ impl Runner {
     }
 }
 
-/// Returns the place of the last token of each sequence among those that a batch samples, `[steps, logit_rows]`.
-fn places(batch: &Batch) -> HashMap<RequestId, u32> {
-    let mut last = batch.logit_rows() * (batch.steps.max(1) - 1);
-    let mut places = HashMap::new();
-    for part in &batch.sequences {
-        last += part.logit_rows;
-        if part.samples {
-            places.insert(part.id, last as u32 - 1);
+impl Sampled {
+    /// Returns where the tokens are that a batch samples.
+    fn by(batch: &Batch) -> Sampled {
+        let last_step = batch.logit_rows() * (batch.steps.max(1) - 1);
+        let mut next = last_step as u32;
+        let mut places = HashMap::with_capacity(batch.sequences.len());
+        for part in &batch.sequences {
+            next += part.logit_rows as u32;
+            if part.samples {
+                places.insert(part.id, next - 1);
+            }
+        }
+        Sampled {
+            places,
+            last_step: last_step as u32,
         }
     }
-    places
-}
 
-/// Returns which tokens of a batch the one before it samples, and at which of its places.
-///
-/// # Errors
-///
-/// If it samples none for a sequence that needs one.
-fn futures(
-    batch: &Batch,
-    inputs: &ModelInputs,
-    sampled: &HashMap<RequestId, u32>,
-) -> Result<Vec<(usize, u32)>, PipelineError> {
-    let parts = batch.sequences.iter().zip(&inputs.row_offsets);
-    let awaiting = parts.filter(|(part, _)| part.awaits_token);
-    awaiting
-        .map(|(part, row)| {
-            let place = sampled.get(&part.id).ok_or(PipelineError::Batch)?;
-            Ok((*row as usize, *place))
-        })
-        .collect()
+    /// Returns which tokens of the next batch are among these, each with its place.
+    ///
+    /// # Errors
+    ///
+    /// If a sequence awaits a token that was not sampled.
+    fn futures(
+        &self,
+        batch: &Batch,
+        inputs: &ModelInputs,
+    ) -> Result<Vec<(usize, u32)>, PipelineError> {
+        let parts = batch.sequences.iter().zip(&inputs.row_offsets);
+        let awaiting = parts.filter(|(part, _)| part.awaits_token);
+        awaiting
+            .map(|(part, row)| {
+                let place = self.places.get(&part.id).ok_or(PipelineError::Batch)?;
+                Ok((*row as usize, *place))
+            })
+            .collect()
+    }
+
+    /// Returns whether the tokens of the next batch are just the first ones of the last step, in their order: the sampler
+    /// has left these where further steps read them.
+    fn are_next(&self, futures: &[(usize, u32)], inputs: &ModelInputs) -> bool {
+        let mut in_order = (self.last_step..).zip(futures).enumerate();
+        !futures.is_empty()
+            && inputs.tokens.shape() == [futures.len() as u64]
+            && in_order.all(|(at, (place, future))| *future == (at, place))
+    }
 }
 
 /// Assigns the sampled tokens and scores, `[steps, logit_rows]`, to the batch's sequences.

@@ -220,10 +220,9 @@ impl Scheduler {
     /// among them. It is empty if there are none, if the device already has enough to do, or if a sequence would have to
     /// be preempted.
     pub fn schedule_behind(&mut self, in_flight: &Batch) -> Batch {
-        let pace = self.pace.behind(in_flight);
-        if pace.decode_steps() == 0 {
+        let Some(pace) = self.pace.behind(in_flight) else {
             return Batch::default();
-        }
+        };
         self.begin_batch();
         for at in 0..self.running.len() {
             if !self.ends_in_flight(at) && !self.grow(at) {
@@ -251,7 +250,11 @@ impl Scheduler {
         let continuing = (0..self.running.len()).filter(|at| !self.ends_in_flight(*at));
         let (decoding, mut prefilling): (Vec<usize>, Vec<usize>) =
             continuing.partition(|at| self.running[*at].missing() == 1);
-        prefilling.retain(|at| !self.awaits_prefix(*at, &[]));
+        prefilling.retain(|at| !self.awaits_prefix_in_flight(*at));
+        if !prefilling.is_empty() && pace.prompt_tokens() == 0 {
+            // The batch in flight leaves prompts no time. The next one behind it would not either, so nothing may be.
+            return Batch::default();
+        }
         let steps = match prefilling.is_empty() {
             true => self.decode_steps(&decoding, pace),
             false => 1,

@@ -214,7 +214,7 @@ impl TextGenerator {
 
     /// Runs one step for all requests and returns its results. If the model
     /// [executes asynchronously](PipelineModel::executes_asynchronously), the next step is submitted before the results
-    /// of this one are awaited, where it does not depend on them.
+    /// of this one are awaited.
     ///
     /// The future may be dropped: no token is lost. If a step was being submitted, its requests start over with
     /// the tokens they have.
@@ -229,7 +229,12 @@ impl TextGenerator {
         let before = self.submitted.len();
         self.submitted
             .retain(|submitted| self.scheduler.runs_any(&submitted.batch));
-        self.abandoned |= self.submitted.len() < before || !self.submitting.is_empty();
+        if self.submitted.len() < before || !self.submitting.is_empty() {
+            self.abandoned = true;
+            for submitted in &mut self.submitted {
+                submitted.since = None;
+            }
+        }
         if self.submitted.is_empty() {
             self.scheduler
                 .start_over(&std::mem::take(&mut self.submitting));
@@ -249,8 +254,8 @@ impl TextGenerator {
             return Ok(StepEvents::default());
         };
         if let Some(next) = self.submitted.front_mut() {
-            // The device begins with it now.
-            next.since = Some(Instant::now());
+            // The device begins with it now, unless it works on an abandoned one first.
+            next.since = next.since.map(|_| Instant::now());
         }
         match outputs {
             Ok(outputs) => {
@@ -263,7 +268,8 @@ impl TextGenerator {
         }
     }
 
-    /// Samples the oldest batch, if it awaited the tokens of the one before it.
+    /// Samples the oldest batch, if it awaited the tokens of the one before it. The call that returned these did not do it:
+    /// its caller should have them at once, and they would be lost if it were dropped.
     async fn sample(&mut self) -> Result<(), StepError> {
         let oldest = self.submitted.front();
         if !oldest.is_some_and(SubmittedBatch::awaits_sampling) {
@@ -304,7 +310,7 @@ impl TextGenerator {
         }
     }
 
-    /// Submits the batch after the one whose tokens are awaited, if there is one that does not depend on them.
+    /// Submits the batch after the one whose tokens are awaited, if there is one that can be scheduled before.
     async fn submit_ahead(&mut self) -> Result<(), StepError> {
         let [awaited] = self.submitted.make_contiguous() else {
             return Ok(());
@@ -325,6 +331,7 @@ impl TextGenerator {
         let in_flight = self.submitted.drain(..);
         requests.extend(in_flight.flat_map(|submitted| submitted.batch.requests()));
         requests.append(&mut self.submitting);
+        self.abandoned = true;
         // Each once: the others have ended by then.
         let requests = self.scheduler.fail(&requests);
         for id in &requests {

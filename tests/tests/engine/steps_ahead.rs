@@ -155,6 +155,43 @@ fn the_next_step_is_submitted_before_the_tokens_are_read() {
     }
 }
 
+/// The chunks of a prompt, a new request behind decode, and the other way round: each batch is on its way to the device
+/// before the results of the one before it are read.
+#[test]
+fn prompts_are_submitted_ahead() {
+    let (device, commands) = Faults::wrap(&Device::host(1).unwrap());
+    let (mut generator, steps) = on_device(device, true, 1, Arc::default());
+    let prompt = |first, len| {
+        let tokens = following(first, len);
+        Request {
+            tokens,
+            ..request(0, 9, vec![])
+        }
+    };
+    let long = generator.add(prompt(0, 200)).unwrap();
+    let mut tokens: Vec<(RequestId, u32)> = Vec::new();
+    let (mut short, mut returned, mut ahead) = (None, 0, 0);
+    while !generator.is_idle() {
+        let events = generator.step_blocking().unwrap();
+        returned += 1;
+        if steps.load(Relaxed) > returned {
+            ahead += 1;
+            // Also of a chunk of which nothing is sampled.
+            let read = commands.count(FaultPoint::Readback);
+            assert_eq!(read, steps.load(Relaxed) as u64);
+        }
+        tokens.extend(events.tokens.iter().map(|event| (event.id, event.token)));
+        if short.is_none() && tokens.len() == 3 {
+            short = Some(generator.add(prompt(40, 30)).unwrap());
+        }
+    }
+    assert!(ahead > returned / 2, "{ahead} of {returned} batches");
+    let of = |id| tokens.iter().filter(move |(other, _)| *other == id);
+    let of = |id| of(id).map(|(_, token)| *token).collect::<Vec<_>>();
+    assert_eq!(of(long), following(200, 9));
+    assert_eq!(of(short.expect("a second request")), following(70, 9));
+}
+
 #[test]
 fn idle_devices_get_the_first_of_several_steps_before_the_others() {
     let (device, commands) = Faults::wrap(&Device::host(1).unwrap());

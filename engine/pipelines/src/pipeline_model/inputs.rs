@@ -116,17 +116,19 @@ impl ModelInputs {
     /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch`, more pages than fit a row
     /// of the page table, no tokens, or positions beyond 32 bits.
     pub fn new(batch: &Batch, limits: &ModelLimits) -> Result<ModelInputs, PipelineError> {
-        let page_table = ModelInputs::block_tables(batch, limits)?;
-        let [slots, _] = page_table_shape(batch, limits);
+        let [slots, stride] = page_table_shape(batch, limits);
+        let mut page_table = vec![0; slots * stride];
         let (mut tokens, mut index, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let (mut adapters, mut spans) = (vec![0; slots], vec![0; 4 * slots]);
         let (mut row_offsets, mut logit_offsets) = (vec![0], vec![0]);
         for part in &batch.sequences {
             let slot = part.slot as usize;
             let end = part.start as usize + part.tokens.len();
-            if part.tokens.is_empty() || u32::try_from(end).is_err() {
+            let fits = slot < slots && part.pages.len() <= stride;
+            if !fits || part.tokens.is_empty() || u32::try_from(end).is_err() {
                 return Err(PipelineError::Batch);
             }
+            page_table[slot * stride..][..part.pages.len()].copy_from_slice(&part.pages);
             let state = match part.start {
                 0 => NO_STATE,
                 _ => part.state_read.unwrap_or(part.slot),
@@ -150,33 +152,12 @@ impl ModelInputs {
             tokens: words(&[tokens.len()], &tokens),
             index: words(&[tokens.len(), 2], &index),
             logit_rows: words(&[rows.len()], &rows),
-            page_table,
+            page_table: words(&[slots, stride], &page_table),
             spans: words(&[slots, 4], &spans),
             adapters: words(&[slots], &adapters),
             row_offsets,
             logit_offsets,
         })
-    }
-
-    /// Makes the block tables of a batch, [`Self::page_table`], for a model with these limits.
-    ///
-    /// # Errors
-    ///
-    /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch` or more pages than fit a row.
-    pub(crate) fn block_tables(
-        batch: &Batch,
-        limits: &ModelLimits,
-    ) -> Result<Tensor, PipelineError> {
-        let [slots, stride] = page_table_shape(batch, limits);
-        let mut table = vec![0; slots * stride];
-        for part in &batch.sequences {
-            let slot = part.slot as usize;
-            if slot >= slots || part.pages.len() > stride {
-                return Err(PipelineError::Batch);
-            }
-            table[slot * stride..][..part.pages.len()].copy_from_slice(&part.pages);
-        }
-        Ok(words(&[slots, stride], &table))
     }
 
     /// Returns the number of sequences in the batch.

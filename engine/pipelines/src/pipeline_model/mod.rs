@@ -41,9 +41,17 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         true
     }
 
-    /// Returns whether [`execute`](Self::execute) returns before the device has computed the step, and takes
-    /// tokens that are still on the device. The generator then submits the next decode steps before it reads
-    /// the tokens of those before, so that the device never waits for the host. By default it does not.
+    /// Returns whether [`execute`](Self::execute) returns before the device has computed the step, and takes tokens that
+    /// are still on the device. The generator then submits each batch before it reads the tokens of the one before, so
+    /// that the device never waits for the host. By default it does not. A generator asks once, when it is created.
+    ///
+    /// Where a batch needs a token that the one before it samples ([`BatchSequence::awaits_token`]),
+    /// [`prepare_initial_token_inputs`](Self::prepare_initial_token_inputs) sees 0 in its place. Then the generator
+    /// replaces [`ModelInputs::tokens`] by a tensor of the same shape on the device, which is valid during that step; each
+    /// sequence's tokens must be where [`ModelInputs::row_offsets`] says. [`ModelOutputs::logits`] must be valid until
+    /// the next call.
+    ///
+    /// [`BatchSequence::awaits_token`]: crate::BatchSequence::awaits_token
     fn executes_asynchronously(&self) -> bool {
         false
     }

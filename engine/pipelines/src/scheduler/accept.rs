@@ -169,12 +169,12 @@ impl Scheduler {
     }
 
     /// Takes note in a batch that is about to be sampled, and that was scheduled when fewer tokens were known, of the
-    /// sequences whose next token a constraint has forced since.
+    /// sequences that have ended since or whose next token their constraint has forced.
     pub fn update(&self, batch: &mut Batch) {
         for part in &mut batch.sequences {
             let mut running = self.running.iter();
             let sequence = running.find(|sequence| sequence.id == part.id);
-            part.samples &= sequence.is_none_or(|sequence| sequence.in_flight > 0);
+            part.samples &= sequence.is_some_and(|sequence| sequence.in_flight > 0);
         }
     }
 
@@ -190,14 +190,19 @@ impl Scheduler {
         let per_mask = words.len() / requests.len().max(1);
         let masks = words.chunks_mut(per_mask.max(1)).zip(sequences);
         let masks: Vec<_> = masks.collect();
-        masks.into_par_iter().for_each(|(words, sequence)| {
+        let compute = |(words, sequence): (&mut [u32], Option<&mut Sequence>)| {
             let constraint = sequence
                 .and_then(|sequence| Some((sequence.constraint.as_mut()?, &sequence.stop_tokens)));
             match constraint {
                 Some((constraint, stop_tokens)) => constraint.mask(words, stop_tokens),
                 None => words.fill(u32::MAX),
             }
-        });
+        };
+        match masks.len() {
+            // Another thread would take longer to begin.
+            1 => masks.into_iter().for_each(compute),
+            _ => masks.into_par_iter().for_each(compute),
+        }
     }
 }
 

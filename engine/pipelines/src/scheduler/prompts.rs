@@ -65,25 +65,42 @@ impl Scheduler {
         planned.into_iter().map(limited).collect()
     }
 
-    /// Returns whether a sequence that has not run should wait, because a submitted batch or one of those planned for
-    /// the next one computes tokens that the sequence needs next and can share.
-    pub(super) fn awaits_prefix(&self, at: usize, planned: &[usize]) -> bool {
+    /// Returns whether a sequence that has not run should wait, because one of those planned for the next batch computes
+    /// tokens that the sequence needs next and can share.
+    fn awaits_prefix(&self, at: usize, planned: &[usize]) -> bool {
+        let mut planned = planned.iter().map(|other| &self.running[*other]);
+        planned.any(|other| self.shared_end(at, other).is_some())
+    }
+
+    /// Returns whether a sequence that has not run should wait, because a batch in flight computes tokens that the
+    /// sequence needs next and can share.
+    pub(super) fn awaits_prefix_in_flight(&self, at: usize) -> bool {
+        let mut in_flight = self
+            .running
+            .iter()
+            .filter(|other| other.computed < other.cached);
+        in_flight.any(|other| {
+            self.shared_end(at, other)
+                .is_some_and(|end| end <= other.cached)
+        })
+    }
+
+    /// Returns up to where another sequence must be computed so that a sequence which has not run can share more of it, if
+    /// it can.
+    fn shared_end(&self, at: usize, other: &Sequence) -> Option<usize> {
         let sequence = &self.running[at];
-        let computes_prefix = |(at, other): (usize, &Sequence)| {
-            let next = self
-                .pool
-                .next_shared(&other.table, other.prompt_tokens, other.computed);
-            next.is_some_and(|end| {
-                (end <= other.cached || planned.contains(&at))
-                    && sequence.adapter == other.adapter
-                    && sequence.cached <= other.computed
-                    && end < sequence.tokens.len()
-                    && end <= other.tokens.len()
-                    // From the end, because prompts that differ often begin alike.
-                    && sequence.tokens[..end].iter().rev().eq(other.tokens[..end].iter().rev())
-            })
-        };
-        let can_share = !sequence.has_run && !sequence.scores_prompt();
-        can_share && self.running.iter().enumerate().any(computes_prefix)
+        if sequence.has_run || sequence.scores_prompt() {
+            return None;
+        }
+        let end = self
+            .pool
+            .next_shared(&other.table, other.prompt_tokens, other.computed)?;
+        let can_share = sequence.adapter == other.adapter
+            && sequence.cached <= other.computed
+            && end < sequence.tokens.len()
+            && end <= other.tokens.len()
+            // From the end, because prompts that differ often begin alike.
+            && sequence.tokens[..end].iter().rev().eq(other.tokens[..end].iter().rev());
+        can_share.then_some(end)
     }
 }

@@ -396,6 +396,39 @@ fn nothing_is_scheduled_ahead_if_all_sequences_end() {
     assert!(scheduler.schedule_behind(&batch).is_empty());
 }
 
+/// Chunks of prompts alone, before any decode step has been measured.
+#[test]
+fn prompts_alone_are_scheduled_ahead() {
+    let mut scheduler = Scheduler::new(limits(2, 400, 100));
+    scheduler.set_pace(Pace::of(128, 1));
+    let id = scheduler.add(request(vec![1; 300], 1)).unwrap();
+    let batch = scheduler.schedule();
+    let next = scheduler.schedule_behind(&batch);
+    assert_eq!(next.requests(), [id]);
+    assert_eq!((batch.tokens(), next.sequences[0].start), (64, 64));
+}
+
+/// The batches in flight leave a slow device no time for a tile of a prompt.
+#[test]
+fn prompts_do_not_starve_behind_decode() {
+    let mut scheduler = Scheduler::new(limits(2, 400, 100));
+    scheduler.set_pace(Pace::of(32, 4));
+    scheduler.add(request(vec![1; 4], 300)).unwrap();
+    let mut in_flight = scheduler.schedule();
+    accept(&mut scheduler, &in_flight);
+    in_flight = scheduler.schedule();
+    let waiting = scheduler.add(request(vec![2; 100], 1)).unwrap();
+    for _ in 0..2 {
+        let next = scheduler.schedule_behind(&in_flight);
+        accept(&mut scheduler, &in_flight);
+        in_flight = match next.is_empty() {
+            true => scheduler.schedule(),
+            false => next,
+        };
+    }
+    assert!(in_flight.requests().contains(&waiting));
+}
+
 /// Both together would take longer than one may.
 #[test]
 fn slow_devices_get_nothing_ahead() {

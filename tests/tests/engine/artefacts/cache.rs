@@ -84,7 +84,8 @@ fn classes_of_kernels_do_not_share_programs() {
         )
     };
     let (of_gpu, of_software) = (start("gpu"), start("software"));
-    assert_eq!([&of_gpu.0, &of_software.0], [2, 2]);
+    // That of a GPU has one more, which fills in the tokens of batches that are ahead.
+    assert_eq!([&of_gpu.0, &of_software.0], [3, 2]);
     assert_eq!(of_gpu.1, of_software.1);
     for class in ["gpu", "software"] {
         assert_eq!(start(class).0, 0, "{class}");
