@@ -3,9 +3,9 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. A run without arguments takes one of `aarch64`, `fuzz`, `deny` and the
-# tests of candle's models, by the commit. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`,
-# `clippy`, `build`, `tests`, `aarch64`, `cuda`, `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
-# quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
+# tests of candle's models, by the commit; one that fuzzes leaves out `cuda` and `gpu-statistics`. `tests/run.sh STEP…` runs
+# only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`, `web`,
+# `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
 # for software adapters, where an ordinary run takes each test on the host and half of them on one of the others; or `cuda-all`, every
@@ -29,9 +29,6 @@ export CARGO_TERM_COLOR=never
 # The same property tests in every run, so that a failure can be had again. Another seed makes other cases:
 # PROPTEST_RNG_SEED=7 bash tests/run.sh tests
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261}
-
-# Tests run each kernel on little data: lavapipe takes less than half the time if LLVM does not optimise them.
-export GALLIVM_PERF=${GALLIVM_PERF:-nopt}
 
 # Vulkan's loader wants a private folder, and complains in every test when there is none.
 if [ -z "${XDG_RUNTIME_DIR:-}" ]; then
@@ -90,18 +87,18 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Slow parts that change least take turns in runs without arguments: each is in one of four, by the commit. Candle's code is
-# not even compiled in the others.
-readonly TURNS=(aarch64 fuzz deny candle)
-TURN=${TURNS[WISP_TEST_TURN % ${#TURNS[@]}]}
-if [ $# != 0 ]; then TURN=; fi
-readonly TURN
+# Slow parts that change least take turns in runs without arguments, by the commit: what each turn leaves to others.
+# Candle's code is then not even compiled. Fuzzing takes longest.
+readonly LEFT_OUT=("fuzz deny candle" "aarch64 cuda deny gpu-statistics candle" "aarch64 fuzz candle" "aarch64 fuzz deny")
+left_out=
+if [ $# = 0 ]; then left_out=${LEFT_OUT[WISP_TEST_TURN % ${#LEFT_OUT[@]}]}; fi
+readonly left_out
 
 # Everything that is run is built with the optional CUDA and OpenTelemetry, with the device that fails on demand and, when it
 # is its turn, with candle, so that one build serves all tests.
 # Scripts that build for themselves have to build the same, or half of it is built twice.
 export WISP_TEST_FEATURES=wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults
-case $TURN in "" | candle) WISP_TEST_FEATURES=candle,$WISP_TEST_FEATURES ;; esac
+case $left_out in *candle*) ;; *) WISP_TEST_FEATURES=candle,$WISP_TEST_FEATURES ;; esac
 readonly BUILT=(--locked --workspace --features "$WISP_TEST_FEATURES")
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
@@ -339,10 +336,6 @@ for name in "$@"; do
     *) echo "run.sh: no step '$name'; there are: $STEPS $MORE" >&2; exit 2 ;;
   esac
 done
-left_out=
-if [ -n "$TURN" ]; then
-  for name in "${TURNS[@]}"; do [ "$name" = "$TURN" ] || left_out+=" $name"; done
-fi
 done_steps=
 # shellcheck disable=SC2086 # the list is split into words on purpose
 for name in ${*:-$STEPS}; do

@@ -39,6 +39,14 @@ pub fn shared_session(place: TestDevice) -> InferenceSession {
     }
 }
 
+/// Returns the number of programs with which a model generates on a test device: its own and the sampler's, and on a GPU
+/// one that fills in the tokens of batches that are ahead.
+pub fn programs(place: TestDevice) -> usize {
+    let session = shared_session(place);
+    let target = &session.device().info().capabilities;
+    2 + usize::from(!target.is_host && !target.software_kernels)
+}
+
 /// The built-in model's token that [`damaged`] damages: no reference text has it.
 pub const DAMAGED_TOKEN: u32 = 700;
 

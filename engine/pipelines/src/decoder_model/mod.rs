@@ -301,7 +301,7 @@ fn computes_beside_host(target: &Capabilities) -> bool {
 }
 
 /// The graphs that a decoder runs: its own, one for each place where its embeddings by layer may be, the sampler's, and
-/// that of future tokens.
+/// on a GPU that of future tokens.
 pub(crate) fn graphs(
     target: &Capabilities,
     files: &ModelFiles,
@@ -310,6 +310,9 @@ pub(crate) fn graphs(
     let spec = files.model_spec.decoder()?;
     let limits = fit::fit(target, spec, limits)?;
     let mut graphs = layer_embeddings::graphs(files, spec, limits)?;
-    graphs.extend([sampler::build(spec.vocab_size)?, future_tokens::build()?]);
+    graphs.push(sampler::build(spec.vocab_size)?);
+    if computes_beside_host(target) {
+        graphs.push(future_tokens::build()?);
+    }
     Ok(graphs)
 }

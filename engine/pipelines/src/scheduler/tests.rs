@@ -434,6 +434,8 @@ fn prompts_do_not_starve_behind_decode() {
 fn slow_devices_get_nothing_ahead() {
     let mut scheduler = Scheduler::new(limits(2, 64, 16));
     scheduler.add(request(vec![1; 4], 20)).unwrap();
+    let prompt = scheduler.schedule();
+    accept(&mut scheduler, &prompt);
     for (decode_steps, is_ahead) in [(1, false), (2, true)] {
         scheduler.set_pace(Pace::of(32, decode_steps));
         let batch = scheduler.schedule();
