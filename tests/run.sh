@@ -3,10 +3,10 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. A run without arguments takes one of `aarch64`, `fuzz`, `deny` and the
-# tests of candle's models, by the commit; one that fuzzes leaves out `cuda` and `gpu-statistics`. `tests/run.sh STEP…` runs
-# only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`, `web`,
-# `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
-# supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
+# tests of candle's models, by the commit; one that fuzzes leaves out `cuda` and `gpu-statistics`. `tests/run.sh STEP…`
+# runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`,
+# `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which
+# the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
 # for software adapters, where an ordinary run takes each test on the host and half of them on one of the others; or `cuda-all`, every
 # kernel on the emulated CUDA device in three orders of threads, and all tests of models on it, which takes hours, where an
@@ -87,8 +87,8 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Slow parts that change least take turns in runs without arguments, by the commit: what each turn leaves to others.
-# Candle's code is then not even compiled. Fuzzing takes longest.
+# Slow parts that change least take turns in runs without arguments, by the commit. Each entry is what one turn leaves
+# out; that of fuzzing, which takes longest, leaves out more. Where candle is left out, its code is not even compiled.
 readonly LEFT_OUT=("fuzz deny candle" "aarch64 cuda deny gpu-statistics candle" "aarch64 fuzz candle" "aarch64 fuzz deny")
 left_out=
 if [ $# = 0 ]; then left_out=${LEFT_OUT[WISP_TEST_TURN % ${#LEFT_OUT[@]}]}; fi

@@ -15,14 +15,14 @@ use wisp_weights::MemoryWeights;
 
 use super::{ModelLimits, PipelineError};
 
-/// Builds the graph: inputs `tokens`, `places` and `is_future`, all `u32 [tokens]`, and `sampled: u32 [draws]`; output
+/// Builds the graph: inputs `tokens`, `rows` and `is_future`, all `u32 [tokens]`, and `sampled: u32 [logit_rows]`; output
 /// `next: u32 [tokens]`.
 pub(crate) fn build() -> Result<Graph, GraphError> {
     let mut graph = Graph::new("future_tokens");
-    let [tokens, places, is_future] = ["tokens", "places", "is_future"]
-        .map(|name| graph.input(name, DType::U32, shape!["tokens"]));
-    let sampled = graph.input("sampled", DType::U32, shape!["draws"]);
-    let sampled = graph.add(Gather { axis: 0 }, &[sampled, places])?;
+    let [tokens, rows, is_future] =
+        ["tokens", "rows", "is_future"].map(|name| graph.input(name, DType::U32, shape!["tokens"]));
+    let sampled = graph.input("sampled", DType::U32, shape!["logit_rows"]);
+    let sampled = graph.add(Gather { axis: 0 }, &[sampled, rows])?;
     let next = graph.add(Select, &[is_future, sampled, tokens])?;
     graph.output("next", next);
     Ok(graph)
@@ -32,7 +32,7 @@ pub(crate) fn build() -> Result<Graph, GraphError> {
 fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     HashMap::from([
         ("tokens".to_string(), limits.max_step_tokens),
-        ("draws".to_string(), limits.draws()),
+        ("logit_rows".to_string(), limits.max_logit_rows),
     ])
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct FutureTokens {
 }
 
 impl FutureTokens {
-    /// Loads the program; `sampled` is the buffer that sampled tokens are written to.
+    /// Loads the program; `sampled` is the buffer that a step's sampled tokens are written to.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl FutureTokens {
     }
 
     /// Returns tokens `u32 [tokens]`, on the device, in which those of `futures` are replaced by sampled ones. Each is a
-    /// token's index and the place among the sampled tokens that it is found at.
+    /// token's index and the row of logits that it is sampled from.
     ///
     /// # Errors
     ///
@@ -92,15 +92,18 @@ impl FutureTokens {
         futures: &[(usize, u32)],
     ) -> Result<Tensor, PipelineError> {
         let count = tokens.shape().iter().product::<u64>();
-        let (mut places, mut is_future) = (vec![0; count as usize], vec![0; count as usize]);
-        for (at, place) in futures {
-            *places.get_mut(*at).ok_or(PipelineError::Batch)? = *place;
+        let (mut rows, mut is_future) = (vec![0; count as usize], vec![0; count as usize]);
+        for (at, row) in futures {
+            *rows.get_mut(*at).ok_or(PipelineError::Batch)? = *row;
             is_future[*at] = 1;
         }
-        let sizes = [("tokens", count), ("draws", self.limits.draws())];
+        let sizes = [
+            ("tokens", count),
+            ("logit_rows", self.limits.max_logit_rows),
+        ];
         let dims = self.model.dims(&sizes)?;
         self.model.write_tensor("tokens", tokens).await?;
-        self.model.write("places", &places)?;
+        self.model.write("rows", &rows)?;
         self.model.write("is_future", &is_future)?;
         self.model.run(&dims)?;
         Ok(self.model.output_on_device("next", &dims)?)

@@ -21,17 +21,8 @@ pub(crate) struct Runner {
     pub(crate) sampler: Sampler,
     /// `None` for a model that needs the tokens in host memory.
     future_tokens: Option<FutureTokens>,
-    /// What the last batch sampled.
-    sampled: Sampled,
-}
-
-/// Where the device has the tokens that a batch sampled, `[steps, logit_rows]`.
-#[derive(Debug, Default)]
-struct Sampled {
-    /// The place of the last token of each sequence.
-    places: HashMap<RequestId, u32>,
-    /// The place of the last step's first token.
-    last_step: u32,
+    /// The row of logits of each sequence from which the last batch's last step sampled.
+    sampled: HashMap<RequestId, u32>,
 }
 
 /// A batch whose steps were submitted.
@@ -107,7 +98,7 @@ impl Runner {
             model,
             sampler,
             future_tokens,
-            sampled: Sampled::default(),
+            sampled: HashMap::new(),
         })
     }
 
@@ -148,13 +139,12 @@ impl Runner {
         let mut inputs = self.model.prepare_initial_token_inputs(&batch)?;
         // Gone until this batch has sampled its own.
         let sampled = std::mem::take(&mut self.sampled);
-        let futures = sampled.futures(&batch, &inputs)?;
-        if sampled.are_next(&futures, &inputs) {
-            // As for a further step of that batch.
-            inputs.tokens = self.sampler.next_tokens(futures.len() as u64)?.tokens;
-        } else if !futures.is_empty() {
+        let awaited = awaited_tokens(&batch, &inputs, &sampled)?;
+        if are_in_place(&awaited, &inputs) {
+            inputs.tokens = self.sampler.next_tokens(awaited.len() as u64)?.tokens;
+        } else if !awaited.is_empty() {
             let program = self.future_tokens.as_ref().ok_or(PipelineError::Batch)?;
-            inputs.tokens = program.fill_in(&inputs.tokens, &futures).await?;
+            inputs.tokens = program.fill_in(&inputs.tokens, &awaited).await?;
         }
         let mut parts = batch.sequences.iter();
         // Such a batch has one step.
@@ -189,12 +179,12 @@ impl Runner {
             }
         }
         let sampled = match settings.is_empty() {
-            // A part of a prompt: nothing is read back, but the wait keeps the host from running further ahead, so
-            // that cancelling takes effect soon.
+            // A part of a prompt has no tokens to read, but the wait for it keeps the host from running further
+            // ahead, so that cancelling takes effect soon.
             true => self.sampler.finish(),
             false => self.sampler.read(settings, steps),
         };
-        self.sampled = Sampled::by(&batch);
+        self.sampled = sampled_rows(&batch);
         Ok(SubmittedBatch {
             batch,
             since: Some(since),
@@ -217,7 +207,7 @@ impl Runner {
         };
         self.sampler.write_masks(&submitted.batch, masks)?;
         self.sampler.sample(&logits).await?;
-        self.sampled = Sampled::by(&submitted.batch);
+        self.sampled = sampled_rows(&submitted.batch);
         Ok(SubmittedBatch {
             sampling: Sampling::Submitted(self.sampler.read(settings, 1)),
             ..submitted
@@ -237,52 +227,46 @@ impl Runner {
     }
 }
 
-impl Sampled {
-    /// Returns where the tokens are that a batch samples.
-    fn by(batch: &Batch) -> Sampled {
-        let last_step = batch.logit_rows() * (batch.steps.max(1) - 1);
-        let mut next = last_step as u32;
-        let mut places = HashMap::with_capacity(batch.sequences.len());
-        for part in &batch.sequences {
-            next += part.logit_rows as u32;
-            if part.samples {
-                places.insert(part.id, next - 1);
-            }
-        }
-        Sampled {
-            places,
-            last_step: last_step as u32,
+/// Returns the row of logits of each sequence from which a step of a batch samples.
+fn sampled_rows(batch: &Batch) -> HashMap<RequestId, u32> {
+    let mut rows = HashMap::with_capacity(batch.sequences.len());
+    let mut next = 0;
+    for part in &batch.sequences {
+        next += part.logit_rows as u32;
+        if part.samples {
+            rows.insert(part.id, next - 1);
         }
     }
+    rows
+}
 
-    /// Returns which tokens of the next batch are among these, each with its place.
-    ///
-    /// # Errors
-    ///
-    /// If a sequence awaits a token that was not sampled.
-    fn futures(
-        &self,
-        batch: &Batch,
-        inputs: &ModelInputs,
-    ) -> Result<Vec<(usize, u32)>, PipelineError> {
-        let parts = batch.sequences.iter().zip(&inputs.row_offsets);
-        let awaiting = parts.filter(|(part, _)| part.awaits_token);
-        awaiting
-            .map(|(part, row)| {
-                let place = self.places.get(&part.id).ok_or(PipelineError::Batch)?;
-                Ok((*row as usize, *place))
-            })
-            .collect()
-    }
+/// Returns which tokens of a batch the last step before it samples, each with its row of logits.
+///
+/// # Errors
+///
+/// If a sequence awaits a token that is not sampled.
+fn awaited_tokens(
+    batch: &Batch,
+    inputs: &ModelInputs,
+    sampled: &HashMap<RequestId, u32>,
+) -> Result<Vec<(usize, u32)>, PipelineError> {
+    let parts = batch.sequences.iter().zip(&inputs.row_offsets);
+    let awaiting = parts.filter(|(part, _)| part.awaits_token);
+    awaiting
+        .map(|(part, at)| {
+            let row = sampled.get(&part.id).ok_or(PipelineError::Batch)?;
+            Ok((*at as usize, *row))
+        })
+        .collect()
+}
 
-    /// Returns whether the tokens of the next batch are just the first ones of the last step, in their order: the sampler
-    /// has left these where further steps read them.
-    fn are_next(&self, futures: &[(usize, u32)], inputs: &ModelInputs) -> bool {
-        let mut in_order = (self.last_step..).zip(futures).enumerate();
-        !futures.is_empty()
-            && inputs.tokens.shape() == [futures.len() as u64]
-            && in_order.all(|(at, (place, future))| *future == (at, place))
-    }
+/// Returns whether the tokens of a batch are just those of the first rows, in their order: the sampler has left these
+/// where a further step reads them.
+fn are_in_place(awaited: &[(usize, u32)], inputs: &ModelInputs) -> bool {
+    let mut tokens = awaited.iter().enumerate();
+    !awaited.is_empty()
+        && inputs.tokens.shape() == [awaited.len() as u64]
+        && tokens.all(|(at, token)| *token == (at, at as u32))
 }
 
 /// Assigns the sampled tokens and scores, `[steps, logit_rows]`, to the batch's sequences.

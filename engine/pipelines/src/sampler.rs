@@ -211,9 +211,10 @@ impl Sampler {
         Ok(())
     }
 
-    /// Returns the buffer with the tokens that the last batch sampled, `u32 [steps, logit_rows]`.
+    /// Returns the buffer with the tokens that the last step sampled, `u32 [logit_rows]`. All are in the vocabulary, also
+    /// where no logit is finite.
     pub(crate) fn sampled(&self) -> Result<&Buffer, PipelineError> {
-        Ok(self.model.buffer("out")?)
+        Ok(self.model.buffer("tokens")?)
     }
 
     /// Samples from logits `f32 [rows, vocab]`. Each run advances the step counter among the
@@ -248,9 +249,9 @@ impl Sampler {
         })
     }
 
-    /// Submits the work recorded so far and waits until the device has done it, without tokens to read.
+    /// Submits the work recorded so far. The future waits until the device has done it, and returns no tokens.
     pub(crate) fn finish(&self) -> SampledTokens {
-        // A read submits at once and waits for nothing behind it.
+        // A read is submitted at once, and its future does not wait for what is submitted behind it.
         let read = self.model.read::<u32>("out", 1);
         Box::pin(async move {
             read.await?;

@@ -217,7 +217,7 @@ impl Scheduler {
 
     /// Schedules the batch that is submitted behind one whose tokens are not known yet. It has the sequences that
     /// [`Self::schedule`] would take if none of them ended by itself: those that reach their token limit are not
-    /// among them. It is empty if there are none, if the device already has enough to do, or if a sequence would have to
+    /// among them. It is empty if there are none, if the device already has enough to do or no time for prompts, or if a sequence would have to
     /// be preempted.
     pub fn schedule_behind(&mut self, in_flight: &Batch) -> Batch {
         let Some(pace) = self.pace.behind(in_flight) else {
@@ -252,7 +252,8 @@ impl Scheduler {
             continuing.partition(|at| self.running[*at].missing() == 1);
         prefilling.retain(|at| !self.awaits_prefix_in_flight(*at));
         if !prefilling.is_empty() && pace.prompt_tokens() == 0 {
-            // The batch in flight leaves prompts no time. The next one behind it would not either, so nothing may be.
+            // The batch in flight leaves prompts no time. Nor would the next one, so nothing is submitted behind it: the
+            // batch after it has the whole pace.
             return Batch::default();
         }
         let steps = match prefilling.is_empty() {

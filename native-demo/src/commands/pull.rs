@@ -78,10 +78,16 @@ fn next_command(settings: &Resolved, open: &OpenModel) -> String {
     format!("wisp {command}{}{text}", selection(&settings.config))
 }
 
-/// Returns the flags that select the same files again.
+/// Returns the flags that select the same model again.
 fn selection(config: &PipelineConfig) -> String {
     let mut flags = String::new();
-    let mut add = |flag: &str, value: &str| flags += &format!(" --{flag} {}", escape::line(value));
+    let mut add = |flag: &str, value: &str| {
+        let value = escape::line(value);
+        flags += &match value.contains(char::is_whitespace) {
+            true => format!(" --{flag} \"{value}\""),
+            false => format!(" --{flag} {value}"),
+        };
+    };
     if config.huggingface_repo_id.is_some() {
         add("model", config.short_name());
     }
@@ -94,6 +100,12 @@ fn selection(config: &PipelineConfig) -> String {
     if let Some(encoding) = config.quantization_encoding {
         add("quantization-encoding", encoding.name());
     }
+    if let Some(architecture) = &config.architecture {
+        add("architecture", architecture);
+    }
+    if let Some(rope_type) = config.rope_type {
+        add("rope-type", rope_type.name());
+    }
     if config.engine == PipelineEngine::HuggingFace {
         add("engine", "huggingface");
     }
@@ -105,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selection_has_the_flags_that_decide_which_files_are_opened() {
+    fn selection_has_the_flags_that_decide_which_model_is_opened() {
         let mut config = PipelineConfig::default();
         config.huggingface_repo_id = Some("hf.co/org/name:q4_k".into());
         assert_eq!(selection(&config), " --model org/name:q4_k");
         config.huggingface_revision = "v2".into();
-        config.weight_path = vec!["a.gguf".into()];
+        config.weight_path = vec!["my model.gguf".into()];
         config.force_download = true;
-        let expected = " --model org/name:q4_k --revision v2 --weight-path a.gguf";
+        let expected = " --model org/name:q4_k --revision v2 --weight-path \"my model.gguf\"";
         assert_eq!(selection(&config), expected);
     }
 }

@@ -14,13 +14,16 @@ use wisp_engine::{
         faults::{FaultPoint, Faults},
     },
     pipelines::{
-        FinishReason, ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel,
-        Request, RequestId, StepEvents, TextProcessor, text_generation::TextGenerator,
+        CheckpointModel, DecoderModel, FinishReason, ModelFiles, ModelInputs, ModelLimits,
+        ModelOutputs, PipelineError, PipelineModel, Request, RequestId, StepEvents, TextProcessor,
+        text_generation::TextGenerator,
     },
     session::InferenceSession,
     types::BoxFuture,
 };
-use wisp_tests::{bundled, on_every_device_and_class, program::TestDevice};
+use wisp_tests::{
+    asynchronous::Asynchronous, bundled, on_every_device_and_class, program::TestDevice,
+};
 
 use crate::facade::bigram::{Bigram, VOCAB};
 
@@ -281,6 +284,53 @@ fn requests_start_over_if_the_submission_of_their_step_is_dropped() {
         }
         assert_eq!(tokens, following(0, 20));
         assert_eq!(generator.preemptions(), 1);
+    }
+}
+
+/// The batch behind the one with the logits has the sequence too, and begins another prompt: the device must have some
+/// token for it.
+#[test]
+fn logits_that_are_not_finite_fail_only_their_request_while_a_step_is_ahead() {
+    let files = ModelFiles::from_bytes("damaged.gguf", bundled::damaged()).unwrap();
+    let limits = ModelLimits {
+        max_length: 96,
+        max_step_tokens: 24,
+        max_steps: 1,
+        ..ModelLimits::default()
+    };
+    let session = bundled::session(TestDevice::Host);
+    let load = || {
+        let model = DecoderModel::load(&session, &files, limits, None);
+        let model = Asynchronous(pollster::block_on(model).unwrap());
+        TextGenerator::new_blocking(&session, model, TextProcessor::of(&files)).unwrap()
+    };
+    let prompt = |len| Request {
+        tokens: (0..len).map(|at| 40 + at).collect(),
+        ..request(0, 20, vec![])
+    };
+    let [expected, expected_long] = [5, 60].map(|len| {
+        let mut generator = load();
+        let id = generator.add(prompt(len)).unwrap();
+        tokens_of(&mut generator, id)
+    });
+    let mut generator = load();
+    let good = generator.add(prompt(5)).unwrap();
+    let mut events = Vec::new();
+    let mut ids = None;
+    while !generator.is_idle() {
+        events.extend(generator.step_blocking().unwrap().tokens);
+        if ids.is_none() && events.len() == 4 {
+            let bad = request(bundled::DAMAGED_TOKEN, 20, vec![]);
+            ids = Some([bad, prompt(60)].map(|request| generator.add(request).unwrap()));
+        }
+    }
+    let [bad, long] = ids.expect("four tokens");
+    let of = |id| events.iter().filter(move |event| event.id == id);
+    let finishes: Vec<_> = of(bad).map(|event| event.finish).collect();
+    assert_eq!(finishes, [Some(FinishReason::NonFinite)]);
+    for (id, expected) in [(good, expected), (long, expected_long)] {
+        let tokens: Vec<u32> = of(id).map(|event| event.token).collect();
+        assert_eq!(tokens, expected);
     }
 }
 

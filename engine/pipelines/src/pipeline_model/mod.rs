@@ -49,7 +49,7 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
     /// [`prepare_initial_token_inputs`](Self::prepare_initial_token_inputs) sees 0 in its place. Then the generator
     /// replaces [`ModelInputs::tokens`] by a tensor of the same shape on the device, which is valid during that step; each
     /// sequence's tokens must be where [`ModelInputs::row_offsets`] says. [`ModelOutputs::logits`] must be valid until
-    /// the next call.
+    /// the next call of [`execute`](Self::execute).
     ///
     /// [`BatchSequence::awaits_token`]: crate::BatchSequence::awaits_token
     fn executes_asynchronously(&self) -> bool {

@@ -225,8 +225,12 @@ proptest! {
         limits in model_limits(),
         window in prop::option::of(1usize..12),
         ahead: bool,
+        pace in prop::option::of((1usize..4, 1usize..6)),
     ) {
         let mut history = History::new(limits, window, ahead, cases);
+        if let Some((tiles, steps)) = pace {
+            history.scheduler.set_pace(Pace::of(32 * tiles, steps));
+        }
         let prompt_tokens: usize = history.model.texts.values().map(Vec::len).sum();
         let outputs = history.run()?;
         let scheduler = &history.scheduler;
