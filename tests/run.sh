@@ -6,12 +6,13 @@
 # tests of candle's models, by the commit; one that fuzzes leaves out `cuda` and `gpu-statistics`. `tests/run.sh STEP…`
 # runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`,
 # `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which
-# the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
-# or `classes`, all tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
-# for software adapters, where an ordinary run takes each test on the host and half of them on one of the others; or `cuda-all`, every
-# kernel on the emulated CUDA device in three orders of threads, and all tests of models on it, which takes hours, where an
-# ordinary run takes a sample; or `barriers`, whether the emulated CUDA device notices each single barrier that a kernel
-# lacks; or `kernels`, every kernel in every case, where an ordinary run takes a sixth of the products and of attention.
+# the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles everything, if rustup has
+# it; `faults`, the whole fault list with the faults that take minutes; or `classes`, all tests of models and of the
+# browser with the kernels for GPUs on every adapter, and again with those for software adapters, where an ordinary run
+# takes each test on the host and half of them on one of the others; or `cuda-all`, every kernel on the emulated CUDA
+# device in three orders of threads, and all tests of models on it, which takes hours, where an ordinary run takes a
+# sample; or `barriers`, whether the emulated CUDA device notices each single barrier that a kernel lacks; or `kernels`,
+# every kernel in every case, where an ordinary run takes a sixth of the products and of attention.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -217,8 +217,8 @@ impl Scheduler {
 
     /// Schedules the batch that is submitted behind one whose tokens are not known yet. It has the sequences that
     /// [`Self::schedule`] would take if none of them ended by itself: those that reach their token limit are not
-    /// among them. It is empty if there are none, if the device already has enough to do or no time for prompts, or if a sequence would have to
-    /// be preempted.
+    /// among them. It is empty if there are none, if the batch in flight takes as long as a batch may or leaves prompts
+    /// no time, or if a sequence would have to be preempted.
     pub fn schedule_behind(&mut self, in_flight: &Batch) -> Batch {
         let Some(pace) = self.pace.behind(in_flight) else {
             return Batch::default();
