@@ -92,9 +92,9 @@ impl Inputs {
             inputs.add(Path::new(path), DEPTH);
         }
         if let Some(files) = open.files() {
-            let folder = files.checkpoint.directory().unwrap_or(Path::new(""));
+            // The names of files on disk are whole paths.
             for name in files.checkpoint.file_names() {
-                inputs.add(&folder.join(name), 0);
+                inputs.add(Path::new(name), 0);
             }
             if let Some(folder) = &files.directory {
                 inputs.add(folder, DEPTH);

@@ -127,6 +127,26 @@ fn pull_prints_the_folder_of_a_model_in_several_files() {
     assert_eq!(hub.requests("GET /org/shards/resolve").len(), downloads);
 }
 
+/// Also where the cache is named by a relative path.
+#[test]
+fn downloaded_model_is_not_overwritten_by_a_command_that_reads_it() {
+    let (hub, home) = (tiny_hub(), home());
+    let run = |args: &[&str]| {
+        let mut command = hub.command(home.path(), args);
+        command.env("HF_HOME", "hf").current_dir(home.path());
+        run_command(command, "")
+    };
+    let path = run(&["pull", "org/tiny"]).succeeded().stdout;
+    let path = path.trim_end();
+    assert!(Path::new(path).is_relative(), "{path}");
+    let convert = ["convert", "--model", "org/tiny", "--encoding", "q8_0"];
+    let refused = run(&[&convert[..], &["--force", "--out", path]].concat());
+    let line = refused.failed("the file is the input");
+    assert!(line.contains("is a file of the model"), "{line}");
+    let file = home.path().join(path);
+    assert_eq!(std::fs::read(file).expect("the file"), TINY);
+}
+
 #[test]
 fn pull_needs_a_model() {
     let (hub, home) = (tiny_hub(), home());
