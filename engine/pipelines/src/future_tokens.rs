@@ -80,7 +80,7 @@ impl FutureTokens {
         Ok(FutureTokens { model, limits })
     }
 
-    /// Returns tokens `u32 [tokens]`, on the device, in which those of `futures` are replaced by sampled ones. Each is a
+    /// Returns tokens `u32 [tokens]`, on the device, in which those of `awaited` are replaced by sampled ones. Each is a
     /// token's index and the row of logits that it is sampled from.
     ///
     /// # Errors
@@ -89,11 +89,11 @@ impl FutureTokens {
     pub(crate) async fn fill_in(
         &self,
         tokens: &Tensor,
-        futures: &[(usize, u32)],
+        awaited: &[(usize, u32)],
     ) -> Result<Tensor, PipelineError> {
         let count = tokens.shape().iter().product::<u64>();
         let (mut rows, mut is_future) = (vec![0; count as usize], vec![0; count as usize]);
-        for (at, row) in futures {
+        for (at, row) in awaited {
             *rows.get_mut(*at).ok_or(PipelineError::Batch)? = *row;
             is_future[*at] = 1;
         }

@@ -44,13 +44,6 @@ enum Sampling {
     Submitted(SampledTokens),
 }
 
-/// What the device works on when a batch is submitted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InFlight {
-    Nothing,
-    Batch,
-}
-
 impl fmt::Debug for SubmittedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SubmittedBatch").field(&self.batch).finish()
@@ -124,7 +117,7 @@ impl Runner {
 
     /// Submits all steps of a batch, feeding sampled tokens to the next step on the device. `masks` computes which
     /// tokens constrained requests may continue with, while the device computes the logits. If that depends on tokens in
-    /// flight, the batch is not sampled yet.
+    /// flight, the batch is not sampled yet. `is_idle` says whether the device has nothing to do until then.
     ///
     /// # Errors
     ///
@@ -132,7 +125,7 @@ impl Runner {
     pub(crate) async fn submit(
         &mut self,
         batch: Batch,
-        in_flight: InFlight,
+        is_idle: bool,
         mut masks: impl FnMut(&[RequestId], &mut [u32]),
     ) -> Result<SubmittedBatch, PipelineError> {
         let settings = self.sampler.begin(&batch)?;
@@ -173,7 +166,7 @@ impl Runner {
                 self.sampler.write_masks(&batch, &mut masks)?;
                 self.sampler.sample(&outputs.logits).await?;
             }
-            if step == 0 && steps > 1 && in_flight == InFlight::Nothing {
+            if step == 0 && steps > 1 && is_idle {
                 // The device begins with the first step while the others are recorded.
                 self.sampler.submit()?;
             }

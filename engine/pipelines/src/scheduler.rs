@@ -502,6 +502,8 @@ mod fairness;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+mod in_flight;
+#[cfg(test)]
 mod mock;
 #[cfg(test)]
 mod shared_prefixes;

@@ -19,7 +19,7 @@ use super::{
     kv_cache::PrefixHits,
     pace::Pace,
     request::{Request, RequestId},
-    runner::{InFlight, Runner, SubmittedBatch},
+    runner::{Runner, SubmittedBatch},
     scheduler::{Scheduler, StepEvents},
     utilization::Utilization,
 };
@@ -242,7 +242,7 @@ impl TextGenerator {
             if batch.is_empty() {
                 return Ok(StepEvents::default());
             }
-            self.submit(batch, InFlight::Nothing).await?;
+            self.submit(batch).await?;
         }
         self.sample().await?;
         self.submit_ahead().await?;
@@ -292,12 +292,13 @@ impl TextGenerator {
         }
     }
 
-    /// Submits a batch.
-    async fn submit(&mut self, batch: Batch, in_flight: InFlight) -> Result<(), StepError> {
+    /// Submits a batch, behind the one that is in flight if there is one.
+    async fn submit(&mut self, batch: Batch) -> Result<(), StepError> {
         self.submitting = batch.requests();
+        let is_idle = self.submitted.is_empty();
         let scheduler = &mut self.scheduler;
         let masks = |ids: &[RequestId], words: &mut [u32]| scheduler.masks(ids, words);
-        match self.runner.submit(batch, in_flight, masks).await {
+        match self.runner.submit(batch, is_idle, masks).await {
             Ok(mut submitted) => {
                 if std::mem::take(&mut self.abandoned) {
                     submitted.since = None;
@@ -323,7 +324,7 @@ impl TextGenerator {
         if batch.is_empty() {
             return Ok(());
         }
-        self.submit(batch, InFlight::Batch).await
+        self.submit(batch).await
     }
 
     /// Ends the requests of a batch that failed, and those of the batches that are in flight or were being submitted.
