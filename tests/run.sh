@@ -3,7 +3,8 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. A run without arguments takes one of `aarch64`, `fuzz`, `deny` and the
-# tests of candle's models, by the commit; one that fuzzes leaves out `cuda` and `gpu-statistics`. `tests/run.sh STEP…`
+# tests of candle's models, by the commit; one that fuzzes leaves out `cuda`. One of four tests the page's build that ships
+# instead of a quick one. `tests/run.sh STEP…`
 # runs only the steps named: `vulkan`, `fmt`, `package`, `notices`, `deny`, `clippy`, `build`, `tests`, `aarch64`, `cuda`,
 # `web`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which
 # the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles everything, if rustup has
@@ -89,8 +90,10 @@ step_deny() {
 }
 
 # Slow parts that change least take turns in runs without arguments, by the commit. Each entry is what one turn leaves
-# out; that of fuzzing, which takes longest, leaves out more. Where candle is left out, its code is not even compiled.
-readonly LEFT_OUT=("fuzz deny candle" "aarch64 cuda deny gpu-statistics candle" "aarch64 fuzz candle" "aarch64 fuzz deny")
+# out; that of fuzzing, which takes longest, leaves out more. Where candle is left out, its code is not even compiled; where
+# shipped-page is, the browser tests a quick build.
+readonly LEFT_OUT=("fuzz deny candle shipped-page" "aarch64 cuda deny candle shipped-page" "aarch64 fuzz candle"
+  "aarch64 fuzz deny shipped-page")
 left_out=
 if [ $# = 0 ]; then left_out=${LEFT_OUT[WISP_TEST_TURN % ${#LEFT_OUT[@]}]}; fi
 readonly left_out
@@ -100,6 +103,7 @@ readonly left_out
 # Scripts that build for themselves have to build the same, or half of it is built twice.
 export WISP_TEST_FEATURES=wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults
 case $left_out in *candle*) ;; *) WISP_TEST_FEATURES=candle,$WISP_TEST_FEATURES ;; esac
+case $left_out in *shipped-page*) export WISP_TEST_PAGE=dev ;; esac
 readonly BUILT=(--locked --workspace --features "$WISP_TEST_FEATURES")
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
@@ -224,7 +228,7 @@ step_gpu-statistics() {
   local outcome status=0
   outcome=$(bash tests/scripts/gpu-statistics.sh) || status=$?
   echo "$outcome"
-  grep -E '^skipped: | goals reached, ' <<<"$outcome" | sed 's/^/  /' >&3 || true
+  grep -E '^skipped: | rows with ' <<<"$outcome" | sed 's/^/  /' >&3 || true
   return "$status"
 }
 
@@ -276,7 +280,7 @@ step_web() {
   set -m # a process group of its own, which can be ended as a whole
   (
     status=0
-    bash web-demo/build.sh >"$LOGS/web-build" 2>"$LOGS/web-build.log" 3>&- || status=$?
+    bash web-demo/build.sh ${WISP_TEST_PAGE:-} >"$LOGS/web-build" 2>"$LOGS/web-build.log" 3>&- || status=$?
     echo "$status" >"$LOGS/web-build.status"
   ) &
   echo $! >"$LOGS/web-build.pid"

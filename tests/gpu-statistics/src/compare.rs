@@ -102,6 +102,7 @@ mod tests {
         Table {
             version: "Mesa 1".into(),
             rows: rows.collect(),
+            ..Table::default()
         }
     }
 

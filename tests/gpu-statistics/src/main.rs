@@ -5,9 +5,11 @@ mod amd;
 mod assembly;
 mod compare;
 mod goals;
+mod inputs;
 mod measure;
 mod metric;
 mod nvidia;
+mod parallel;
 mod pattern;
 mod selection;
 mod summary;
@@ -26,7 +28,8 @@ const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 const RECORD: &str = "bash tests/scripts/gpu-statistics.sh record";
 const USAGE: &str = "\
 usage: gpu-statistics amd|nvidia COMMAND
-       compare [all]      compare kernels with the recorded table (the default)
+       compare [all]      compare kernels with the recorded table (the default): again, if the compiler gets
+                          something else than when they were recorded, or with `all`
        record [all]       write the table and the summary in README.md anew
        summary            print the products and attention in Markdown
        goals [all]        print how the goals stand
@@ -106,6 +109,14 @@ fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
     recorded
         .rows
         .retain(|key, _| all || (vendor.is_chosen)(&key.kernel));
+    if !all && recorded.inputs == (vendor.digest)()? {
+        println!(
+            "{} rows with {} hold: the compiler gets what it got when they were recorded",
+            recorded.rows.len(),
+            recorded.version
+        );
+        return Ok(());
+    }
     let measured = (vendor.measure)(all)?;
     if measured.version != recorded.version {
         return Err(format!(
@@ -154,6 +165,7 @@ fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
 /// Writes the rows of all kernels, or of the chosen ones and keeps the others.
 fn record(vendor: &Vendor, all: bool) -> Result<(), String> {
     let mut table = (vendor.measure)(all)?;
+    table.inputs = (vendor.digest)()?;
     let measured = table.rows.len();
     // Rows of another version cannot be kept.
     if let Ok(mut before) = recorded(vendor)

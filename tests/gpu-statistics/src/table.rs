@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::metric::Metric;
 
-/// The version of the compiler that the numbers come from, and the rows by kernel and family.
+/// The numbers, and what they come from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// As the compiler states it: `Mesa 25.0.7-2~bpo12+1`.
     pub version: String,
-    /// In the order in which they are written.
+    /// The digest of what the compiler got for the kernels that are measured by default: `inputs::digest`.
+    pub inputs: String,
+    /// By kernel and family, in the order in which they are written.
     pub rows: BTreeMap<Key, Row>,
 }
 
@@ -57,7 +59,10 @@ impl Table {
     pub fn write(&self, metrics: &[Metric]) -> String {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
         let names = names.join("\t");
-        let mut text = format!("# {}\nkernel\tfamily\tunit\t{names}\n", self.version);
+        let mut text = format!(
+            "# {}\n# of {}\nkernel\tfamily\tunit\t{names}\n",
+            self.version, self.inputs
+        );
         for (Key { kernel, family }, row) in &self.rows {
             let value = |metric: &Metric| row.get(*metric).map_or(String::new(), |v| v.to_string());
             let values: Vec<String> = metrics.iter().map(value).collect();
@@ -80,9 +85,13 @@ impl Table {
         let mut lines = text.lines().zip(1..);
         let version = lines.next().and_then(|(line, _)| line.strip_prefix("# "));
         let version = version.ok_or("line 1: the version of the compiler is missing")?;
+        let inputs = lines
+            .next()
+            .and_then(|(line, _)| line.strip_prefix("# of "));
+        let inputs = inputs.ok_or("line 2: the digest of the kernels is missing")?;
         let names = lines.next().map(|(line, _)| line.split('\t').skip(3));
         if !names.is_some_and(|names| names.eq(metrics.iter().map(|metric| metric.name()))) {
-            return Err("line 2: other columns than those of this program".into());
+            return Err("line 3: other columns than those of this program".into());
         }
         let rows = lines.map(|(line, number)| {
             parse_row(line, metrics)
@@ -90,6 +99,7 @@ impl Table {
         });
         Ok(Table {
             version: version.into(),
+            inputs: inputs.into(),
             rows: rows.collect::<Result<_, _>>()?,
         })
     }
@@ -137,6 +147,7 @@ mod tests {
         };
         Table {
             version: "Mesa 25.0.7".into(),
+            inputs: "0f".into(),
             rows: [(key, row)].into(),
         }
     }
@@ -164,8 +175,9 @@ mod tests {
         let text = table().write(&Metric::AMD);
         let error = |text: &str| Table::parse(text, &Metric::AMD).unwrap_err();
         assert!(error("").contains("line 1"));
-        assert!(error(&text.replace("waves", "wave")).contains("line 2"));
-        assert!(error(&text.replace("84", "many")).contains("line 3"));
-        assert!(error(&(text + "matmul.q4_0.tiled\tnavi31\n")).contains("line 4"));
+        assert!(error(&text.replace("waves", "wave")).contains("line 3"));
+        assert!(error(&text.replace("# of", "#")).contains("line 2"));
+        assert!(error(&text.replace("84", "many")).contains("line 4"));
+        assert!(error(&(text + "matmul.q4_0.tiled\tnavi31\n")).contains("line 5"));
     }
 }

@@ -18,6 +18,8 @@ pub struct Vendor {
     pub metrics: &'static [Metric],
     /// Measures all kernels, or with `false` those that are measured by default.
     pub measure: fn(all: bool) -> Result<Table, String>,
+    /// Returns a digest of what the compiler gets for the kernels that are measured by default.
+    pub digest: fn() -> Result<String, String>,
     /// True if a kernel is measured by default.
     pub is_chosen: fn(kernel: &str) -> bool,
     /// Describes the loops of the kernels that fit a pattern, perhaps with their assembly.
@@ -38,6 +40,7 @@ pub const VENDORS: [Vendor; 2] = [
         metrics: &Metric::AMD,
         // All kernels take 80 seconds of CPU time.
         measure: |_| amd::measure_all(),
+        digest: amd::digest,
         is_chosen: |_| true,
         describe: amd::describe,
         goals: goals::check_amd,
@@ -52,6 +55,7 @@ pub const VENDORS: [Vendor; 2] = [
         path: concat!(env!("CARGO_MANIFEST_DIR"), "/nvidia.tsv"),
         metrics: &Metric::NVIDIA,
         measure: nvidia::measure,
+        digest: nvidia::digest,
         is_chosen: nvidia::is_chosen,
         describe: nvidia::describe,
         goals: goals::check_nvidia,

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use wisp_shaders::Kernel;
 
 use crate::{
-    measure,
+    inputs, measure,
     metric::Metric,
     pattern::matches,
     selection::is_selected,
@@ -71,6 +71,26 @@ pub fn measure_all() -> Result<Table, String> {
         all.rows.extend(table.rows);
     }
     Ok(all)
+}
+
+/// Returns a digest of what RADV gets for every kernel, and of what decides which rows there are.
+///
+/// # Errors
+///
+/// As [`inputs::digest`].
+pub fn digest() -> Result<String, String> {
+    inputs::digest(wisp_shaders::kernels(), |kernel| {
+        let words = spirv::lower(&wgsl::parse(&kernel.wgsl.text())?)?;
+        let row = format!(
+            "{} {} {:?} {:?}\n",
+            kernel.name,
+            is_selected(kernel),
+            kernel.needs,
+            kernel.workgroup_size
+        );
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        Ok(row.into_bytes().into_iter().chain(words).collect())
+    })
 }
 
 /// Describes the loops of kernels on every family, with the whole assembly if `with_assembly`.

@@ -4,16 +4,7 @@ mod nvrtc;
 mod resources;
 mod sass;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use std::{fs, path::PathBuf, process::Command};
 
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga_cuda::{Options, Resources, compile_in_registers};
@@ -21,8 +12,9 @@ use wisp_shaders::{Kernel, Needs};
 
 use crate::{
     assembly::Listing,
-    measure,
+    inputs, measure,
     metric::Metric,
+    parallel,
     pattern::matches,
     selection::is_selected,
     table::{Key, Row, Table},
@@ -72,34 +64,42 @@ struct Compiled {
 /// If there is no compiler, or with a line for each kernel that it does not compile.
 pub fn measure(all: bool) -> Result<Table, String> {
     let [architecture] = FAMILIES;
-    let is_wanted = |kernel: &&Kernel| {
-        is_selected(kernel) && has(&kernel.needs) && (all || is_chosen(kernel.name))
-    };
-    let kernels: Vec<&Kernel> = wisp_shaders::kernels().iter().filter(is_wanted).collect();
+    let kernels = measured(all);
     let compiler = Compiler::find()?;
-    let rows = in_parallel(&kernels, |kernel| {
-        let row = compiler.row(kernel, architecture);
-        row.map_err(|error| format!("{} on {architecture}: {error}", kernel.name))
-    });
-    let mut table = Table {
-        version: compiler.version()?,
-        ..Table::default()
-    };
-    let mut errors = Vec::new();
-    for (kernel, row) in kernels.iter().zip(rows) {
+    let rows = parallel::map(&kernels, |kernel| {
         let key = Key {
             kernel: kernel.name.into(),
             family: architecture.into(),
         };
-        match row {
-            Ok(row) => drop(table.rows.insert(key, row)),
-            Err(error) => errors.push(error),
-        }
-    }
-    match errors.is_empty() {
-        true => Ok(table),
-        false => Err(errors.join("\n")),
-    }
+        let row = compiler.row(kernel, architecture);
+        row.map(|row| (key, row))
+            .map_err(|error| format!("{} on {architecture}: {error}", kernel.name))
+    });
+    Ok(Table {
+        version: compiler.version()?,
+        rows: parallel::all(rows)?.into_iter().collect(),
+        ..Table::default()
+    })
+}
+
+fn measured(all: bool) -> Vec<&'static Kernel> {
+    let is_wanted = |kernel: &&Kernel| {
+        is_selected(kernel) && has(&kernel.needs) && (all || is_chosen(kernel.name))
+    };
+    wisp_shaders::kernels().iter().filter(is_wanted).collect()
+}
+
+/// Returns a digest of what NVRTC gets for the kernels that are measured by default.
+///
+/// # Errors
+///
+/// As [`inputs::digest`].
+pub fn digest() -> Result<String, String> {
+    inputs::digest(&measured(false), |kernel| {
+        let parsed = wgsl::parse(&kernel.wgsl.text())?;
+        let source = translate(&parsed, None)?;
+        Ok(format!("{} {:?}\n{source}", kernel.name, kernel.workgroup_size).into())
+    })
 }
 
 /// Compiles every kernel that an NVIDIA GPU selects, and whose name fits a pattern, for all [`TARGETS`]. Returns how many
@@ -116,7 +116,7 @@ pub fn check_spills(pattern: &str) -> Result<usize, String> {
     let kernels = kernels.filter(is_meant);
     let of_targets = |kernel| TARGETS.map(|target| (kernel, target));
     let jobs: Vec<(&Kernel, &str)> = kernels.flat_map(of_targets).collect();
-    let wrong = in_parallel(&jobs, |(kernel, target)| {
+    let wrong = parallel::map(&jobs, |(kernel, target)| {
         match compiler.machine_code(kernel, target) {
             Ok((
                 _,
@@ -172,29 +172,23 @@ fn has(needs: &Needs) -> bool {
     needs.matrix_size != 8 && needs.min_subgroup_size <= 32
 }
 
-/// Calls a function for each item, on as many threads as the machine has cores.
-fn in_parallel<T: Sync, R: Send>(items: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((at, item)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    items.get(at).map(|item| (at, item))
-                } {
-                    let result = call(item);
-                    // Poisoning is harmless: results are pushed whole.
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((at, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
+/// Translates a kernel to CUDA C++ as sessions without runtime checks do.
+fn translate(parsed: &Parsed, min_workgroups: Option<u32>) -> Result<String, String> {
+    let options = Options {
+        entry_point: Some("main"),
+        overrides: wisp_shaders::CUDA_OVERRIDES,
+        bounds_checks: BoundsCheckPolicies {
+            index: BoundsCheckPolicy::Unchecked,
+            buffer: BoundsCheckPolicy::Unchecked,
+            ..BoundsCheckPolicies::default()
+        },
+        bound_loops: false,
+        zero_workgroup_memory: false,
+        min_workgroups,
+        source: None,
+    };
+    let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options);
+    Ok(translation.map_err(|error| error.to_string())?.source)
 }
 
 impl Compiler {
@@ -253,37 +247,20 @@ impl Compiler {
         })
     }
 
-    /// Compiles a kernel as sessions without runtime checks do it.
+    /// Compiles a kernel.
     fn machine_code(
         &self,
         kernel: &Kernel,
         architecture: &str,
     ) -> Result<(Parsed, Vec<u8>, Resources), String> {
         let parsed = wgsl::parse(&kernel.wgsl.text())?;
-        let options = Options {
-            entry_point: Some("main"),
-            overrides: wisp_shaders::CUDA_OVERRIDES,
-            bounds_checks: BoundsCheckPolicies {
-                index: BoundsCheckPolicy::Unchecked,
-                buffer: BoundsCheckPolicy::Unchecked,
-                ..BoundsCheckPolicies::default()
-            },
-            bound_loops: false,
-            zero_workgroup_memory: false,
-            min_workgroups: None,
-            source: None,
-        };
         let architecture = format!("--gpu-architecture={architecture}");
         let flags = [&architecture, "--std=c++17", "--ptxas-options=-v"];
         let threads = kernel.workgroup_size.iter().product();
         let compile = |min_workgroups| {
-            let options = Options {
-                min_workgroups,
-                ..options.clone()
-            };
-            let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options)
-                .map_err(|error| error.to_string())?;
-            let made = self.nvrtc.compile(&translation.source, &flags)?;
+            let made = self
+                .nvrtc
+                .compile(&translate(&parsed, min_workgroups)?, &flags)?;
             Ok::<_, String>((made.cubin, Resources::parse(&made.log)))
         };
         let (cubin, resources) = compile_in_registers(threads, compile)?;
