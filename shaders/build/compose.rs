@@ -43,8 +43,11 @@ impl Composed {
     }
 }
 
+/// A line of the table, and the encoding or format of an op that has kernels for each.
+pub(crate) type Job = (&'static Variant, Option<&'static str>);
+
 /// Lists the kernels to compose, the variants of an op next to each other.
-pub(crate) fn jobs() -> Vec<(&'static Variant, Option<&'static str>)> {
+pub(crate) fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
     for variant in VARIANTS {
         if !variant.op.ends_with('.') {
@@ -63,10 +66,7 @@ pub(crate) fn jobs() -> Vec<(&'static Variant, Option<&'static str>)> {
 }
 
 /// Composes and validates one kernel.
-pub(crate) fn compose(
-    variant: &'static Variant,
-    encoding: Option<&'static str>,
-) -> Result<Composed, String> {
+pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let op = format!("{}{}", variant.op, encoding.unwrap_or(""));
     let name = format!("{op}.{}", variant.name);
     let mut options = CompileOptions {

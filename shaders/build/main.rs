@@ -18,7 +18,7 @@ mod device_class;
 #[path = "../src/variants.rs"]
 mod variants;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, thread};
 
 use compose::Composed;
 
@@ -35,16 +35,30 @@ fn main() {
 fn build() -> Result<(), String> {
     let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|e| e.to_string())?);
     let sources = comments::Sources::read("src".as_ref())?;
-    let jobs = compose::jobs();
-    let kernels: Vec<Composed> = jobs
-        .into_iter()
-        .map(|(variant, encoding)| compose::compose(variant, encoding))
-        .collect::<Result<_, _>>()?;
+    let kernels = compose_all()?;
     write(&out.join("kernels.rs"), &kernel_table::generate(&kernels)?)?;
     write(
         &out.join("params.rs"),
         &params::generate(&kernels, &sources)?,
     )
+}
+
+/// Composes all kernels, on all cores.
+fn compose_all() -> Result<Vec<Composed>, String> {
+    let jobs = compose::jobs();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let compose = |jobs: &[compose::Job]| -> Result<Vec<Composed>, String> {
+        jobs.iter().map(|job| compose::compose(*job)).collect()
+    };
+    let parts = thread::scope(|scope| {
+        let parts = jobs.chunks(jobs.len().div_ceil(threads).max(1));
+        let running: Vec<_> = parts.map(|jobs| scope.spawn(|| compose(jobs))).collect();
+        let results = running.into_iter().map(|part| part.join());
+        results.collect::<Result<Vec<_>, _>>()
+    });
+    let parts = parts.map_err(|_| "a kernel's composition panicked")?;
+    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(parts.into_iter().flatten().collect())
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<(), String> {
