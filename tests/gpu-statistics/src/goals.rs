@@ -219,6 +219,7 @@ mod tests {
         Table {
             version: String::new(),
             rows: rows.collect(),
+            ..Table::default()
         }
     }
 

@@ -169,6 +169,7 @@ mod tests {
         let table = Table {
             version: String::new(),
             rows: [(key, row)].into(),
+            ..Table::default()
         };
         let readme = replace(
             &format!("before\n{begin}old\n{end}after\n"),

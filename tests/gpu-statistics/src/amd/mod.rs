@@ -80,9 +80,10 @@ pub fn measure_all() -> Result<Table, String> {
 /// As [`inputs::digest`].
 pub fn digest() -> Result<String, String> {
     inputs::digest(wisp_shaders::kernels(), |kernel| {
-        let words = spirv::lower(&wgsl::parse(&kernel.wgsl.text())?)?;
+        let wgsl = kernel.wgsl.text();
+        let words = spirv::lower(&wgsl::parse(&wgsl)?)?;
         let row = format!(
-            "{} {} {:?} {:?}\n",
+            "{} {} {:?} {:?}\n{wgsl}",
             kernel.name,
             is_selected(kernel),
             kernel.needs,

@@ -96,9 +96,13 @@ fn measured(all: bool) -> Vec<&'static Kernel> {
 /// As [`inputs::digest`].
 pub fn digest() -> Result<String, String> {
     inputs::digest(&measured(false), |kernel| {
-        let parsed = wgsl::parse(&kernel.wgsl.text())?;
-        let source = translate(&parsed, None)?;
-        Ok(format!("{} {:?}\n{source}", kernel.name, kernel.workgroup_size).into())
+        let wgsl = kernel.wgsl.text();
+        let source = translate(&wgsl::parse(&wgsl)?, None)?;
+        let row = format!(
+            "{} {:?}\n{wgsl}{source}",
+            kernel.name, kernel.workgroup_size
+        );
+        Ok(row.into())
     })
 }
 
