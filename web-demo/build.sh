@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh [dev]: builds the package wisp-web and the page, into web-demo/dist/{wisp-web,page}. Needs Rust and Node; gets
 # the rest itself: the standard library for wasm32, wasm-bindgen, and from npm TypeScript, Vite and wasm-opt. `dev` builds in
-# a fraction of the time, without optimising for size: several times as large, and slower.
+# a fraction of the time; the module is then several times as large, and slower. dist/profile says which of both it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -55,6 +55,7 @@ elif [ ! -e "$optimised" ]; then # it takes a minute
 fi
 rm -rf $WEB/dist
 mkdir -p $WEB/dist/wisp-web
+echo "$PROFILE" >$WEB/dist/profile
 cp "$optimised" $WEB/dist/wisp-web/wisp_web_bg.wasm
 $BIN/tsc -p $WEB/package
 cp $WEB/package/src/wisp_web.js $WEB/package/src/wisp_web.d.ts $WEB/package/script.js $WEB/package/package.json \

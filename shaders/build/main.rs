@@ -50,15 +50,16 @@ fn compose_all() -> Result<Vec<Composed>, String> {
     let compose = |jobs: &[compose::Job]| -> Result<Vec<Composed>, String> {
         jobs.iter().map(|job| compose::compose(*job)).collect()
     };
-    let parts = thread::scope(|scope| {
+    thread::scope(|scope| {
         let parts = jobs.chunks(jobs.len().div_ceil(threads).max(1));
         let running: Vec<_> = parts.map(|jobs| scope.spawn(|| compose(jobs))).collect();
-        let results = running.into_iter().map(|part| part.join());
-        results.collect::<Result<Vec<_>, _>>()
-    });
-    let parts = parts.map_err(|_| "a kernel's composition panicked")?;
-    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(parts.into_iter().flatten().collect())
+        let mut kernels = Vec::with_capacity(jobs.len());
+        for part in running {
+            let composed = part.join();
+            kernels.extend(composed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(kernels)
+    })
 }
 
 fn write(path: &std::path::Path, text: &str) -> Result<(), String> {

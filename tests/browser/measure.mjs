@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { EXECUTABLE } from "./lib/browser.mjs";
-import { blank } from "./lib/setup.mjs";
+import { blank, PROFILE } from "./lib/setup.mjs";
 
 const [program, rounds = "5"] = process.argv.slice(2);
 const WORK = { promptTokens: 32, newTokens: 64, runs: 1 };
@@ -13,6 +13,10 @@ const ICD = [process.env.SWIFTSHADER, "/usr/lib/chromium/vk_swiftshader_icd.json
 );
 if (!program || !ICD) {
   console.error("usage: measure.mjs PATH/TO/wisp [ROUNDS]; SWIFTSHADER names vk_swiftshader_icd.json where it is not beside Chromium");
+  process.exit(2);
+}
+if (PROFILE === "dev") {
+  console.error("measure.mjs: this is a quick build: run bash web-demo/build.sh");
   process.exit(2);
 }
 

@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { blank, PACKAGE, REPOSITORY } from "./lib/setup.mjs";
+import { blank, PACKAGE, PROFILE, REPOSITORY } from "./lib/setup.mjs";
 
 const MOST_COMPRESSED = 2_800_000;
 
@@ -28,8 +27,7 @@ test("the types check a sample project", () => {
   execFileSync(tsc, ["-p", join(import.meta.dirname, "types")], { stdio: "inherit" });
 });
 
-/** The argument of web-demo/build.sh that the page was built with: `dev` does not build what ships. */
-const skip = process.env.WISP_TEST_PAGE === "dev" && "a quick build, which is larger";
+const skip = PROFILE === "dev" && "a quick build, which does not ship";
 
 test("the module is within its size limit", { skip }, () => {
   const bytes = gzipSync(readFileSync(join(PACKAGE, "wisp_web_bg.wasm")), { level: 9 }).length;
@@ -37,7 +35,7 @@ test("the module is within its size limit", { skip }, () => {
   assert.ok(bytes <= MOST_COMPRESSED);
 });
 
-test("the first token of a cold visit comes within its time limit", async () => {
+test("the first token of a cold visit comes within its time limit", { skip }, async () => {
   const site = await blank();
   const seconds = await site.page.evaluate(async () => {
     const start = performance.now();

@@ -6,6 +6,8 @@ import { serve } from "./server.mjs";
 
 export const REPOSITORY = join(import.meta.dirname, "../../..");
 export const PACKAGE = join(REPOSITORY, "web-demo/dist/wisp-web");
+/** How web-demo/build.sh has built them: `web`, or `dev` if quickly. */
+export const PROFILE = readFileSync(join(REPOSITORY, "web-demo/dist/profile"), "utf8").trim();
 export const PAGE = join(REPOSITORY, "web-demo/dist/page");
 export const TINY = join(REPOSITORY, "native-demo/model/wisp-tiny.gguf");
 const SHARED = process.env.WISP_SHARED ?? join(REPOSITORY, "../shared");

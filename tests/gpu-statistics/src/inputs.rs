@@ -8,17 +8,18 @@ use crate::parallel;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
-/// Returns a digest of what a compiler gets for each kernel, and of the sources of this program, which reads what the
-/// compiler makes of it.
+/// Returns a digest of the compiler's version, of what it gets for each kernel, and of the sources of this program, which
+/// reads what the compiler makes of it.
 ///
 /// # Errors
 ///
 /// If the sources cannot be read, or with a line for each kernel for which `input` fails.
 pub fn digest<T: Sync>(
+    version: &str,
     kernels: &[T],
     input: impl Fn(&T) -> Result<Vec<u8>, String> + Sync,
 ) -> Result<String, String> {
-    let mut whole = Sha256::new();
+    let mut whole = Sha256::new_with_prefix(version);
     sources(Path::new(SOURCES), &mut whole).map_err(|error| format!("{SOURCES}: {error}"))?;
     let digests = parallel::map(kernels, |kernel| Ok(Sha256::digest(input(kernel)?)));
     for digest in parallel::all(digests)? {
@@ -35,7 +36,10 @@ fn sources(folder: &Path, digest: &mut Sha256) -> std::io::Result<()> {
     for path in paths {
         match path.is_dir() {
             true => sources(&path, digest)?,
-            false => digest.update(fs::read(path)?),
+            false if path.extension().is_some_and(|it| it == "rs") => {
+                digest.update(fs::read(path)?);
+            }
+            false => {}
         }
     }
     Ok(())
@@ -47,11 +51,12 @@ mod tests {
 
     #[test]
     fn another_input_of_one_kernel_is_another_digest() {
-        let of = |kernels: &[&str]| digest(kernels, |kernel| Ok((*kernel).into())).unwrap();
+        let of = |kernels: &[&str]| digest("1", kernels, |kernel| Ok((*kernel).into())).unwrap();
         assert_eq!(of(&["a", "b"]), of(&["a", "b"]));
         assert_ne!(of(&["a", "b"]), of(&["a", "c"]));
         assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
         assert_ne!(of(&["a"]), of(&["a", "a"]));
+        assert_ne!(digest("2", &["a"], |_| Ok("a".into())).unwrap(), of(&["a"]));
     }
 
     #[test]
@@ -60,7 +65,7 @@ mod tests {
             "good" => Ok(Vec::new()),
             bad => Err(format!("{bad}: invalid")),
         };
-        let error = digest(&["one", "good", "two"], input).unwrap_err();
+        let error = digest("1", &["one", "good", "two"], input).unwrap_err();
         assert_eq!(error, "one: invalid\ntwo: invalid");
     }
 }

@@ -28,8 +28,8 @@ const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 const RECORD: &str = "bash tests/scripts/gpu-statistics.sh record";
 const USAGE: &str = "\
 usage: gpu-statistics amd|nvidia COMMAND
-       compare [all]      compare kernels with the recorded table (the default): again, if the compiler gets
-                          something else than when they were recorded, or with `all`
+       compare [all]      compare kernels with the recorded table (the default); measures only if the compiler
+                          gets something else than when it was recorded, or with `all`
        record [all]       write the table and the summary in README.md anew
        summary            print the products and attention in Markdown
        goals [all]        print how the goals stand
@@ -109,7 +109,8 @@ fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
     recorded
         .rows
         .retain(|key, _| all || (vendor.is_chosen)(&key.kernel));
-    if !all && recorded.inputs == (vendor.digest)()? {
+    let is_recorded = recorded.inputs == (vendor.digest)(&recorded)?;
+    if !all && is_recorded {
         println!(
             "{} rows with {} hold: the compiler gets what it got when they were recorded",
             recorded.rows.len(),
@@ -154,6 +155,11 @@ fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
         goals.lines.len(),
         goals.missed.len()
     );
+    if !is_recorded {
+        println!(
+            "the compiler got something else than when they were recorded: {RECORD} makes the next comparisons quick"
+        );
+    }
     match differences.worse.len() + differences.unrecorded.len() + goals.missed.len() {
         0 => Ok(()),
         _ => Err(format!(
@@ -165,7 +171,7 @@ fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
 /// Writes the rows of all kernels, or of the chosen ones and keeps the others.
 fn record(vendor: &Vendor, all: bool) -> Result<(), String> {
     let mut table = (vendor.measure)(all)?;
-    table.inputs = (vendor.digest)()?;
+    table.inputs = (vendor.digest)(&table)?;
     let measured = table.rows.len();
     // Rows of another version cannot be kept.
     if let Ok(mut before) = recorded(vendor)

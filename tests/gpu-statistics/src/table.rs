@@ -9,7 +9,8 @@ use crate::metric::Metric;
 pub struct Table {
     /// As the compiler states it: `Mesa 25.0.7-2~bpo12+1`.
     pub version: String,
-    /// The digest of what the compiler got for the kernels that are measured by default: `inputs::digest`.
+    /// The digest of the compiler, of what it got for the kernels that are measured by default, and of this program:
+    /// `inputs::digest`.
     pub inputs: String,
     /// By kernel and family, in the order in which they are written.
     pub rows: BTreeMap<Key, Row>,
@@ -60,7 +61,7 @@ impl Table {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
         let names = names.join("\t");
         let mut text = format!(
-            "# {}\n# of {}\nkernel\tfamily\tunit\t{names}\n",
+            "# {}\n# inputs {}\nkernel\tfamily\tunit\t{names}\n",
             self.version, self.inputs
         );
         for (Key { kernel, family }, row) in &self.rows {
@@ -87,7 +88,7 @@ impl Table {
         let version = version.ok_or("line 1: the version of the compiler is missing")?;
         let inputs = lines
             .next()
-            .and_then(|(line, _)| line.strip_prefix("# of "));
+            .and_then(|(line, _)| line.strip_prefix("# inputs "));
         let inputs = inputs.ok_or("line 2: the digest of the kernels is missing")?;
         let names = lines.next().map(|(line, _)| line.split('\t').skip(3));
         if !names.is_some_and(|names| names.eq(metrics.iter().map(|metric| metric.name()))) {
@@ -176,7 +177,7 @@ mod tests {
         let error = |text: &str| Table::parse(text, &Metric::AMD).unwrap_err();
         assert!(error("").contains("line 1"));
         assert!(error(&text.replace("waves", "wave")).contains("line 3"));
-        assert!(error(&text.replace("# of", "#")).contains("line 2"));
+        assert!(error(&text.replace("# inputs", "#")).contains("line 2"));
         assert!(error(&text.replace("84", "many")).contains("line 4"));
         assert!(error(&(text + "matmul.q4_0.tiled\tnavi31\n")).contains("line 5"));
     }

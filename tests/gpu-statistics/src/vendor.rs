@@ -18,8 +18,9 @@ pub struct Vendor {
     pub metrics: &'static [Metric],
     /// Measures all kernels, or with `false` those that are measured by default.
     pub measure: fn(all: bool) -> Result<Table, String>,
-    /// Returns a digest of what the compiler gets for the kernels that are measured by default.
-    pub digest: fn() -> Result<String, String>,
+    /// Returns a digest of what the compiler gets for the kernels that are measured by default, whose numbers are those of
+    /// the given table.
+    pub digest: fn(&Table) -> Result<String, String>,
     /// True if a kernel is measured by default.
     pub is_chosen: fn(kernel: &str) -> bool,
     /// Describes the loops of the kernels that fit a pattern, perhaps with their assembly.

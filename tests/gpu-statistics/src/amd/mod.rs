@@ -73,13 +73,13 @@ pub fn measure_all() -> Result<Table, String> {
     Ok(all)
 }
 
-/// Returns a digest of what RADV gets for every kernel, and of what decides which rows there are.
+/// Returns a digest of what RADV of the table's version gets for every kernel, and of what decides which rows there are.
 ///
 /// # Errors
 ///
 /// As [`inputs::digest`].
-pub fn digest() -> Result<String, String> {
-    inputs::digest(wisp_shaders::kernels(), |kernel| {
+pub fn digest(table: &Table) -> Result<String, String> {
+    inputs::digest(&table.version, wisp_shaders::kernels(), |kernel| {
         let wgsl = kernel.wgsl.text();
         let words = spirv::lower(&wgsl::parse(&wgsl)?)?;
         let row = format!(

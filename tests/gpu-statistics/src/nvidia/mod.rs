@@ -89,15 +89,20 @@ fn measured(all: bool) -> Vec<&'static Kernel> {
     wisp_shaders::kernels().iter().filter(is_wanted).collect()
 }
 
+/// How kernels that spill are compiled again.
+const REGISTERS: &str = include_str!("../../../../shaders/naga-cuda/src/registers.rs");
+
 /// Returns a digest of what NVRTC gets for the kernels that are measured by default.
 ///
 /// # Errors
 ///
 /// As [`inputs::digest`].
-pub fn digest() -> Result<String, String> {
-    inputs::digest(&measured(false), |kernel| {
+pub fn digest(_: &Table) -> Result<String, String> {
+    let version = Compiler::find()?.version()? + REGISTERS;
+    inputs::digest(&version, &measured(false), |kernel| {
         let wgsl = kernel.wgsl.text();
-        let source = translate(&wgsl::parse(&wgsl)?, None)?;
+        let parsed = wgsl::parse(&wgsl)?;
+        let source = translate(&parsed, None)? + &translate(&parsed, Some(2))?;
         let row = format!(
             "{} {:?}\n{wgsl}{source}",
             kernel.name, kernel.workgroup_size
