@@ -17,12 +17,11 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 pub fn digest<T: Sync>(
     version: &str,
     kernels: &[T],
-    input: impl Fn(&T) -> Result<Vec<u8>, String> + Sync,
+    input: impl Fn(&T) -> Result<Vec<u8>, String> + Send + Sync,
 ) -> Result<String, String> {
     let mut whole = Sha256::new_with_prefix(version);
     sources(Path::new(SOURCES), &mut whole).map_err(|error| format!("{SOURCES}: {error}"))?;
-    let digests = parallel::map(kernels, |kernel| Ok(Sha256::digest(input(kernel)?)));
-    for digest in parallel::all(digests)? {
+    for digest in parallel::map(kernels, |kernel| Ok(Sha256::digest(input(kernel)?)))? {
         whole.update(digest);
     }
     let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,50 +1,24 @@
 //! Work on all cores.
 
-use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
-};
+use rayon::prelude::*;
 
-/// Calls a function for each item, on as many threads as the machine has cores.
-pub fn map<T: Sync, R: Send>(items: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::new());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((at, item)) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    items.get(at).map(|item| (at, item))
-                } {
-                    let result = call(item);
-                    // Poisoning is harmless: results are pushed whole.
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    results.push((at, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Returns all values, or the errors, a line each.
-pub fn all<T>(results: Vec<Result<T, String>>) -> Result<Vec<T>, String> {
-    let mut values = Vec::new();
-    let mut errors = Vec::new();
-    for result in results {
-        match result {
-            Ok(value) => values.push(value),
-            Err(error) => errors.push(error),
-        }
-    }
+/// Calls a function for each item, and returns the values in the items' order.
+///
+/// # Errors
+///
+/// With a line for each item for which the function fails.
+pub fn map<T: Sync, R: Send>(
+    items: &[T],
+    call: impl Fn(&T) -> Result<R, String> + Send + Sync,
+) -> Result<Vec<R>, String> {
+    let results: Vec<_> = items.par_iter().map(call).collect();
+    let errors: Vec<&str> = results
+        .iter()
+        .filter_map(|it| it.as_ref().err())
+        .map(String::as_str)
+        .collect();
     match errors.is_empty() {
-        true => Ok(values),
+        true => results.into_iter().collect(),
         false => Err(errors.join("\n")),
     }
 }

@@ -74,10 +74,10 @@ pub fn measure(all: bool) -> Result<Table, String> {
         let row = compiler.row(kernel, architecture);
         row.map(|row| (key, row))
             .map_err(|error| format!("{} on {architecture}: {error}", kernel.name))
-    });
+    })?;
     Ok(Table {
         version: compiler.version()?,
-        rows: parallel::all(rows)?.into_iter().collect(),
+        rows: rows.into_iter().collect(),
         ..Table::default()
     })
 }
@@ -125,26 +125,20 @@ pub fn check_spills(pattern: &str) -> Result<usize, String> {
     let kernels = kernels.filter(is_meant);
     let of_targets = |kernel| TARGETS.map(|target| (kernel, target));
     let jobs: Vec<(&Kernel, &str)> = kernels.flat_map(of_targets).collect();
-    let wrong = parallel::map(&jobs, |(kernel, target)| {
-        match compiler.machine_code(kernel, target) {
-            Ok((
-                _,
-                _,
-                Resources {
-                    spills: 0,
-                    local: 0,
-                    ..
-                },
-            )) => None,
-            Ok((_, _, resources)) => Some(format!("{} on {target}: {resources:?}", kernel.name)),
-            Err(error) => Some(format!("{} on {target}: {error}", kernel.name)),
-        }
+    let checked = parallel::map(&jobs, |(kernel, target)| {
+        let compiled = compiler.machine_code(kernel, target);
+        let wrong = match compiled.map(|(_, _, resources)| resources) {
+            Ok(Resources {
+                spills: 0,
+                local: 0,
+                ..
+            }) => return Ok(()),
+            Ok(resources) => format!("{resources:?}"),
+            Err(error) => error,
+        };
+        Err(format!("{} on {target}: {wrong}", kernel.name))
     });
-    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
-    match wrong.is_empty() {
-        true => Ok(jobs.len()),
-        false => Err(wrong.join("\n")),
-    }
+    checked.map(|_| jobs.len())
 }
 
 /// True if a kernel is measured by default.
