@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::context::{Context, unique_name};
 use crate::globals::is_writable;
+use crate::intrinsics;
 use crate::lines::Output;
 use crate::usage::Usage;
 use naga::proc::index::find_checked_indexes;
@@ -83,7 +84,16 @@ impl<'a> FunctionWriter<'a> {
         let signature = signature().map_err(|error: Error| error.at(cx.locate(span)))?;
         self.out.at(span);
         self.out.open(signature);
-        self.write_body()?;
+        match intrinsics::find(cx.module, self.function) {
+            Some(intrinsic) => {
+                cx.include(intrinsic.section);
+                let arguments = 0..self.function.arguments.len();
+                let arguments: Vec<_> = arguments.map(|index| self.argument_name(index)).collect();
+                let call = format!("return {}({});", intrinsic.function, arguments.join(", "));
+                self.out.line(call);
+            }
+            None => self.write_body()?,
+        }
         self.out.close("}");
         Ok(self.out.finish())
     }

@@ -42,6 +42,17 @@
 //! checks rely on it. Compile with `--std=c++17 -default-device`. [`compile_in_registers`] finds the
 //! launch bound with which nothing spills.
 //!
+//! # Intrinsics
+//!
+//! A function with one of these names and signatures becomes an instruction. Its body is ignored, so write one that computes the
+//! same: other translators use it.
+//!
+//! - `fn cuda_mma_m16n8k16(a: vec4<u32>, b: vec2<u32>, c: vec4<f32>) -> vec4<f32>`: `mma.sync.aligned.m16n8k16` with factors of
+//!   f16 and sums in f32, `a` row-major and `b` column-major; two `m16n8k8` before compute capability 8.0. All lanes of a warp must
+//!   call it together.
+//! - `fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32`: `__byte_perm`. Each of the four lowest hexadecimal digits
+//!   of `selector` must be below 8.
+//!
 //! # What is not supported
 //!
 //! Textures, samplers, ray queries, types of 64 bits, cooperative matrices other than 16 by 16 with factors of f16
@@ -59,6 +70,7 @@ mod error;
 mod expressions;
 mod function;
 mod globals;
+mod intrinsics;
 mod lines;
 mod math;
 mod operators;

@@ -14,6 +14,7 @@ pub(crate) enum Section {
     Bits,
     Matrix,
     Subgroup,
+    Mma,
     Cooperative,
 }
 
@@ -32,9 +33,10 @@ impl Section {
             Self::Bits => (include_str!("prelude/bits.cuh"), &[]),
             Self::Matrix => (include_str!("prelude/matrix.cuh"), &[Self::Math]),
             Self::Subgroup => (include_str!("prelude/subgroup.cuh"), &[]),
+            Self::Mma => (include_str!("prelude/mma.cuh"), &[]),
             Self::Cooperative => (
                 include_str!("prelude/cooperative.cuh"),
-                &[Self::Half, Self::Subgroup],
+                &[Self::Half, Self::Subgroup, Self::Mma],
             ),
         }
     }

@@ -78,6 +78,27 @@ fn dot_products_of_bytes_add_a_sum() {
 }
 
 #[test]
+fn functions_with_an_instruction_lose_their_bodies() {
+    check("intrinsics", BoundsCheckPolicy::Unchecked, false);
+}
+
+#[test]
+fn functions_of_other_types_keep_their_bodies() {
+    let wgsl = "
+        @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+        fn cuda_byte_perm(low: f32, high: u32, selector: u32) -> f32 { return low + f32(high * selector); }
+        fn cuda_mma_m16n8k16(a: f32) -> f32 { return 3.5 * a; }
+        @compute @workgroup_size(1) fn main() { out[0] = cuda_mma_m16n8k16(cuda_byte_perm(out[1], 2u, 3u)); }";
+    let source = translate(wgsl, &Options::default()).unwrap().source;
+    let (_, text) = source.split_once("// The translation.\n").unwrap();
+    assert!(text.contains("high_a1 * selector_a2"), "{text}");
+    assert!(
+        !text.contains("w_mma") && !text.contains("__byte_perm"),
+        "{text}"
+    );
+}
+
+#[test]
 fn overrides_have_the_values_asked_for_or_those_of_the_module() {
     let wgsl = "
         override is_double: bool = false;

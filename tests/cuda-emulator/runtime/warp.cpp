@@ -1,6 +1,8 @@
 // Operations of a warp. Each lane leaves a request and waits; the last one that is needed works out the results of all.
 #include "execution.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "../kernel/math.h"
@@ -52,6 +54,46 @@ float element(unsigned warp, unsigned lane, unsigned word, unsigned half) {
     return cuda_f16_to_f32(static_cast<unsigned short>(lane_thread(warp, lane).request.words[word] >> 16 * half));
 }
 
+/// The power of two 2^exponent, for exponents of normal doubles.
+double power_of_two(int exponent) {
+    uint64_t bits = static_cast<uint64_t>(exponent + 1023) << 52;
+    double power;
+    memcpy(&power, &bits, 8);
+    return power;
+}
+
+/// A number that is added up, and the exponent by which it is aligned.
+struct Term {
+    double value;
+    int exponent;
+};
+
+/// The exponent of a half or float: of all subnormal ones that of the smallest normal number, `least`.
+int nominal_exponent(float value, int least) {
+    uint32_t bits = __float_as_uint(value);
+    return std::max(static_cast<int>(bits >> 23 & 255) - 127, least);
+}
+
+/// The sum of four products and an earlier sum, as on the least accurate tensor cores that were examined (V100; M. Fasi et
+/// al., "Numerical behavior of NVIDIA tensor cores", 2021, and P. Ding et al., "MMA-Sim", 2025): products are exact; all five are
+/// aligned to the largest exponent, where that of a product is the sum of its factors' and subnormal factors are not
+/// normalised, and truncated to 24 bits, and so is their sum.
+float truncated_sum(const Term (&terms)[5]) {
+    double plain = 0;
+    int largest = -1000;
+    for (const Term& term : terms) {
+        plain += term.value;
+        if (term.value != 0) largest = std::max(largest, term.exponent);
+    }
+    if (largest == -1000 || !(plain - plain == 0)) return static_cast<float>(plain);
+    int64_t sum = 0;
+    for (const Term& term : terms) sum += static_cast<int64_t>(term.value * power_of_two(23 - largest));
+    uint64_t magnitude = static_cast<uint64_t>(sum < 0 ? -sum : sum), unit = 1;
+    while (magnitude / unit >> 24) unit *= 2;
+    double value = static_cast<double>(magnitude / unit * unit) * power_of_two(largest - 23);
+    return static_cast<float>(sum < 0 ? -value : value);
+}
+
 /// Matrices of 16x16 and 16x8 halves, spread over the lanes as the PTX manual has it: words 0 to 3 are A's, 4 and 5
 /// B's, 6 to 9 the sums.
 void multiply_matrices(unsigned warp) {
@@ -65,7 +107,14 @@ void multiply_matrices(unsigned warp) {
         for (unsigned i = 0; i < 4; i++) {
             unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
             float sum = __uint_as_float(thread.request.words[6 + i]);
-            for (unsigned k = 0; k < 16; k++) sum += a[row][k] * b[k][column];
+            for (unsigned k = 0; k < 16; k += 4) {
+                auto product = [&](unsigned at) {
+                    float left = a[row][at], right = b[at][column];
+                    return Term{double{left} * right, nominal_exponent(left, -14) + nominal_exponent(right, -14)};
+                };
+                Term before{sum, nominal_exponent(sum, -126)};
+                sum = truncated_sum({product(k), product(k + 1), product(k + 2), product(k + 3), before});
+            }
             thread.result[i] = __float_as_uint(sum);
         }
     }

@@ -189,3 +189,36 @@ TEST(matrices_are_multiplied_as_ptx_lays_them_out) {
         }
     }
 }
+
+TEST(matrix_sums_are_truncated) {
+    Device device;
+    // a has ones in its first columns, b the terms of each sum, which begins with 0.
+    void* kernel = device.kernel(R"(
+        extern "C" __global__ void test_kernel(float* to) {
+            unsigned one = threadIdx.x % 4 < 2 ? 0x3c003c00u : 0u, pair = threadIdx.x % 4;
+            // 2^15, -(2^-9 + 2^-24), 2^-24 and 2^15: the small terms are below the last bit of the large ones.
+            unsigned b = pair == 0 ? 0x98017800u : pair == 1 ? 0x78000001u : 0u;
+            float d[4] = {};
+            cuda_mma_m16n8k16_f16_f32(d, one, one, 0, 0, b, 0);
+            to[threadIdx.x] = d[0];
+            float e[4] = {};
+            // 2^-24 times 2^-14 is not lost where there is nothing larger; nor is it beside 2^-24 times 2^-1, but
+            // beside 2^-24: a subnormal half is aligned as 2^-14 is.
+            unsigned smallest = pair == 0 ? 0x00010001u : 0u;
+            cuda_mma_m16n8k16_f16_f32(e, smallest, 0, 0, 0, 0x0400u, 0);
+            to[32 + threadIdx.x] = e[0];
+            float f[4] = {};
+            cuda_mma_m16n8k16_f16_f32(f, smallest, 0, 0, 0, 0x38000400u, 0);
+            to[64 + threadIdx.x] = f[0];
+            float g[4] = {};
+            cuda_mma_m16n8k16_f16_f32(g, smallest, 0, 0, 0, 0x3c000400u, 0);
+            to[96 + threadIdx.x] = g[0];
+        })");
+    Pointer to = device.allocate(128 * 4);
+    CHECK_EQUAL(device.run(kernel, 1, 32, to), 0);
+    auto result = device.download<float>(to, 128);
+    CHECK_EQUAL(result[0], 65536.0f);
+    CHECK_EQUAL(result[32], 0x1p-38f);
+    CHECK_EQUAL(result[64], 0x1p-25f + 0x1p-38f);
+    CHECK_EQUAL(result[96], 0x1p-24f);
+}

@@ -1,0 +1,16 @@
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
+
+fn cuda_mma_m16n8k16(a: vec4<u32>, b: vec2<u32>, c: vec4<f32>) -> vec4<f32> {
+    return c + f32(a.x ^ b.y);
+}
+
+fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32 {
+    return low + high + selector;
+}
+
+@compute @workgroup_size(32)
+fn main(@builtin(local_invocation_index) lid: u32) {
+    let a = cuda_byte_perm(x[0], x[1], 0x4140u);
+    y[lid] = cuda_mma_m16n8k16(vec4(a, x[2], x[3], x[4]), vec2(x[5], x[6]), y[lid]);
+}
