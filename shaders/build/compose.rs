@@ -11,8 +11,8 @@ use wesl::{
 
 use crate::device_class::DeviceClass;
 use crate::variants::{
-    ANY_COLS, BYTE_ENCODINGS, LOOKUP_FILES, SUBNORMAL_FILE, VALUE_TABLES, VARIANTS, ValueTable,
-    Variant,
+    ANY_COLS, BYTE_ENCODINGS, LOOKUP_FILES, NIBBLE_ENCODINGS, SUBNORMAL_FILE, VALUE_TABLES,
+    VARIANTS, ValueTable, Variant,
 };
 
 /// Symbols that a kernel declares for the build script without using them itself.
@@ -69,6 +69,7 @@ pub(crate) fn jobs() -> Vec<Job> {
 pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let op = format!("{}{}", variant.op, encoding.unwrap_or(""));
     let name = format!("{op}.{}", variant.name);
+    let has = |name| variant.features.contains(&name);
     let mut options = CompileOptions {
         // naga validates; wesl does not know all builtins.
         validate: false,
@@ -78,20 +79,23 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let any_cols = encoding.filter(|name| ANY_COLS.contains(name));
     let any_cols = any_cols.map(|_| "any_cols");
     let software = (variant.device_class == DeviceClass::Software).then_some("software");
-    let is_looked_up =
-        |table: &ValueTable| table.looks_up_bytes || !variant.features.contains(&"int8");
+    let is_looked_up = |table: &ValueTable| table.looks_up_bytes || !has("int8");
     let looks_up = LOOKUP_FILES.contains(&variant.file)
         && encoding.and_then(value_table).is_some_and(is_looked_up);
     let has_bytes = encoding.is_some_and(|name| BYTE_ENCODINGS.contains(&name));
     // Kernels for more tokens than rows would scale more of x than they have weights to convert.
-    let few_tokens = !variant.features.contains(&"weights_first");
+    let few_tokens = !has("weights_first");
     let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
+    let nibbles = has("mma") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
+    let whole_blocks = has("mma") || has("int8") && !has("parts");
     let others = [
         encoding,
         any_cols,
         software,
         looks_up.then_some("lookup"),
         subnormals.then_some("subnormals"),
+        whole_blocks.then_some("whole_blocks"),
+        nibbles.then_some("nibbles"),
     ];
     let features = variant.features.iter().copied();
     let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();

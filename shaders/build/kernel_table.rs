@@ -90,7 +90,7 @@ fn entry<'a>(kernel: &'a Composed, pieces: &mut Pieces<'a>) -> Result<String, St
     Ok(format!(
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: Wgsl::of_pieces(&{:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
-         needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
+         needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {}, mma: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
          cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         pieces.indices(wgsl),
@@ -99,6 +99,7 @@ fn entry<'a>(kernel: &'a Composed, pieces: &mut Pieces<'a>) -> Result<String, St
         feature("f16"),
         min_subgroup.first().unwrap_or(&0),
         matrix_size(variant),
+        feature("mma"),
         variant.device_class,
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),

@@ -96,6 +96,9 @@ pub struct Needs {
     /// The rows and columns of the cooperative matrices that the kernel uses, of `f16` with sums in f32: 16 or 8; 0
     /// if it uses none.
     pub matrix_size: u32,
+    /// The matrix instruction `mma.m16n8k16` of NVIDIA's GPUs, through CUDA. The kernel calls the function `cuda_mma_m16n8k16`,
+    /// which `naga-cuda` translates to it.
+    pub mma: bool,
 }
 
 /// A kernel: one variant of an op. The entry point is `main`, all bindings are in group 0.
@@ -235,9 +238,9 @@ mod tests {
                 .iter()
                 .filter(|access| **access != Access::Uniform);
             assert!(storage.count() <= 8, "{}: storage buffers", kernel.name);
-            // Only native devices have cooperative matrices, and all of these have more memory.
-            let limit = match kernel.needs.matrix_size {
-                0 => 16 << 10,
+            // Only native devices have matrix units, and all of these have more memory.
+            let limit = match (kernel.needs.matrix_size, kernel.needs.mma) {
+                (0, false) => 16 << 10,
                 _ => 32 << 10,
             };
             assert!(

@@ -15,8 +15,9 @@ struct Part {
     offset: vec2<f32>,
 }
 
-// The same half of a block with the numbers in words, four bytes each, which are signed. Kernels for quantised x
-// multiply them as integers, with the encoding's `PACKED_ZERO` as zero point.
+// The same half of a block with the numbers in words, four bytes each. Kernels for quantised x multiply them as signed integers,
+// with the encoding's `PACKED_ZERO` as zero point. With `mma` the bytes are unsigned and the zero point is `ZERO`; with
+// `nibbles` the words are those of the weight, with two numbers in each byte.
 struct PackedPart {
     // The words of the first two groups, then those of the last two.
     q: vec4<u32>,
@@ -72,12 +73,24 @@ fn numbers(low: vec2<u32>, high: vec2<u32>) -> array<vec4<f32>, 4> {
 }
 
 // The low nibble of each byte. The words of a block hold weights 0..16 in their low nibbles and 16..32 in
-// their high nibbles.
+// their high nibbles. With `nibbles` the bytes stay whole: the kernel tells the nibbles apart.
+@if(nibbles)
+fn low_nibbles(words: vec2<u32>) -> vec2<u32> {
+    return words;
+}
+
+@if(!nibbles)
 fn low_nibbles(words: vec2<u32>) -> vec2<u32> {
     return words & vec2(0x0f0f0f0fu);
 }
 
 // The high nibble of each byte.
+@if(nibbles)
+fn high_nibbles(words: vec2<u32>) -> vec2<u32> {
+    return words;
+}
+
+@if(!nibbles)
 fn high_nibbles(words: vec2<u32>) -> vec2<u32> {
     return (words >> vec2(4u)) & vec2(0x0f0f0f0fu);
 }

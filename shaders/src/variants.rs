@@ -14,7 +14,9 @@ pub(crate) struct Variant {
     pub file: &'static str,
     /// The conditions (`@if`) that hold. `subgroups` and `f16` are also device features that the kernel
     /// needs, those in [`SWITCHES`] also switches that select it; `f16` is both.
-    /// `matrix16` and `matrix8` stand for cooperative matrices of that size, natively only. `software` holds in all kernels of that class.
+    /// `matrix16` and `matrix8` stand for cooperative matrices of that size, natively only, and `mma` for the device feature
+    /// `Needs::mma`. `software` holds in all kernels of that class; `whole_blocks`, which the build script sets,
+    /// where an invocation loads whole blocks of weights.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -108,11 +110,16 @@ pub(crate) const LOOKUP_FILES: &[&str] = &[
 /// unless `weights_first` does: the override `SUBNORMALS` says whether a kernel multiplies so.
 pub(crate) const SUBNORMAL_FILE: &str = "matmul_matvec";
 
-/// The encodings whose weights kernels for few tokens convert from bytes, with `numbers` of `unpack.wgsl`.
+/// The encodings of integers of at most 8 bits. Kernels for few tokens convert them with `numbers` of `unpack.wgsl` or, with
+/// `mma`, multiply them as halves.
 pub(crate) const BYTE_ENCODINGS: &[&str] = &[
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "uint4",
     "uint8", "tq2_0",
 ];
+
+/// The byte encodings whose numbers are nibbles and nothing else. With `mma` the condition `nibbles` holds for them, and
+/// `load_packed` returns the stored words with two numbers in each byte.
+pub(crate) const NIBBLE_ENCODINGS: &[&str] = &["q4_0", "q4_1", "q4_k", "uint4"];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.
 pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "int8", "plain_top_k"];
@@ -126,6 +133,7 @@ impl Variant {
         let has = |name| self.constants.iter().any(|(constant, _)| *constant == name);
         match (has("PLANES"), has("CACHE")) {
             (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS,
+            (true, _) if self.features.contains(&"mma") => BYTE_ENCODINGS,
             (true, _) => ENCODINGS,
             (_, true) => CACHES,
             _ => &[],
@@ -143,6 +151,10 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "lanes_scalar",  "matmul",  &["subgroups", "scalar"], &[("WG", 16), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul.",        "rows8",         "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, 1),
     variant("matmul.",        "tile8x4",       "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Software, ANY),
+    // NVIDIA's GPUs: matrix units for few tokens, with the accuracy of f32.
+    variant("matmul.", "mma1", "matmul_mma", &["subgroups", "mma"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 1), ("BLOCKS", 128), ("MATRICES", 4), ("MAX_OWN_BLOCKS", 2)], DeviceClass::Gpu, 1),
+    variant("matmul.", "mma4", "matmul_mma", &["subgroups", "mma"], &[("WG", 256), ("PLANES", 4), ("ROWS", 32), ("TOKENS", 4), ("BLOCKS", 32), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 4),
+    variant("matmul.", "mma8", "matmul_mma", &["subgroups", "mma"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 8), ("BLOCKS", 16), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 8),
     // GPUs: coalesced loads for few tokens, tiles in workgroup memory for many.
     variant("matmul.",        "matvec1_f16_partials",        "matmul_matvec", &["f16_partials"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul.",        "matvec1_f16_partials_scalar", "matmul_matvec", &["f16_partials", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
@@ -168,6 +180,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     // GPUs only: elsewhere the product and the gate are two calls.
+    variant("matmul_gated.", "mma1", "matmul_mma", &["subgroups", "mma", "gated"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 1), ("BLOCKS", 128), ("MATRICES", 4), ("MAX_OWN_BLOCKS", 2)], DeviceClass::Gpu, 1),
+    variant("matmul_gated.", "mma8", "matmul_mma", &["subgroups", "mma", "gated"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 8), ("BLOCKS", 16), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 8),
     variant("matmul_gated.",  "matvec1_subgroups",        "matmul_matvec", &["gated", "subgroups"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated.",  "matvec1",        "matmul_matvec", &["gated"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated.",  "matvec4",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
@@ -176,6 +190,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_gated.",  "f16_tile128x64", "matmul_tiled_f16", &["f16", "gated"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_gated.",  "tile64x64",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     // Few pairs rarely share an expert.
+    variant("matmul_experts.", "mma", "matmul_mma", &["subgroups", "mma", "experts"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 1), ("BLOCKS", 128), ("MATRICES", 4), ("MAX_OWN_BLOCKS", 2)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_f16_partials",        "matmul_matvec", &["f16_partials", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_f16_partials_scalar", "matmul_matvec", &["f16_partials", "experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_subgroups",        "matmul_matvec", &["subgroups", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),

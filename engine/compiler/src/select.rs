@@ -22,6 +22,9 @@ fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool 
     class && kernel.switches.iter().all(|switch| switches.on(switch))
 }
 
+/// [`wisp_shaders::Needs::mma`] in words.
+const MMA: &str = "the matrix instruction mma.m16n8k16, which NVIDIA's GPUs have through CUDA from compute capability 8.0 on";
+
 /// What a kernel needs and a device or call does not offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unmet {
@@ -74,6 +77,9 @@ fn unmet(kernel: &Kernel, device: &Capabilities) -> Option<Unmet> {
     }
     if needs.f16 && !device.f16 {
         return Some(Unmet::Feature("f16"));
+    }
+    if needs.mma && !device.mma {
+        return Some(Unmet::Feature(MMA));
     }
     // Kernels for matrices of one size do not run with those of another, larger or smaller.
     if ![0, device.matrix_size].contains(&needs.matrix_size) {
@@ -250,6 +256,7 @@ mod tests {
                 f16: true,
                 min_subgroup_size: 16,
                 matrix_size: 16,
+                mma: true,
             },
             workgroup_bytes: 512,
             ..*wisp_shaders::kernels().first().unwrap()
@@ -262,11 +269,12 @@ mod tests {
             min_subgroup_size: 16,
             f16: true,
             matrix_size: 16,
+            mma: true,
             ..Capabilities::BASELINE
         };
         assert_eq!(lacking(&kernel, &enough), None);
         type Less = fn(&mut Capabilities);
-        let rows: [(Less, &str); 9] = [
+        let rows: [(Less, &str); 10] = [
             (|c| c.subgroups = false, "subgroups"),
             (
                 |c| c.matrix_size = 8,
@@ -280,6 +288,7 @@ mod tests {
                 |c| c.matrix_size = 0,
                 "cooperative matrices of 16 rows, there are none",
             ),
+            (|c| c.mma = false, MMA),
             (|c| c.f16 = false, "f16"),
             (
                 |c| c.min_subgroup_size = 8,

@@ -10,7 +10,7 @@ choices! {
     /// target has none, they use the exact ones. Sums and everything between products are f32 in each precision.
     #[derive(Default)]
     Precision, "precision" {
-        /// Products in f32: every device computes the same tokens from a KV cache in single precision.
+        /// Products as accurate as in f32: every device computes the same tokens from a KV cache in single precision.
         #[default]
         Exact = "exact",
         /// Products of many tokens in half precision, on GPUs that have it. The normalised error of a product,
@@ -33,7 +33,7 @@ pub enum SplitKReductionPrecision {
     #[default]
     Accum,
     /// The precision of half-precision outputs, `f16`, which halves the workgroup memory. A partial
-    /// sum is off by up to 2^-11 of itself and is clamped to ±65504.
+    /// sum is off by up to 2^-11 of itself and is clamped to ±65504. Kernels for CUDA's tensor cores add in `f32` nevertheless.
     Output,
 }
 

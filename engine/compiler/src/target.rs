@@ -45,6 +45,13 @@ const NVIDIA: Capabilities = Capabilities {
     ..GPU
 };
 
+/// An NVIDIA GPU of compute capability 8.0 or newer.
+#[cfg(feature = "cuda")]
+const AMPERE: Capabilities = Capabilities {
+    mma: true,
+    ..NVIDIA
+};
+
 #[cfg(feature = "cuda")]
 use ShaderLanguage::Cuda;
 use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
@@ -83,11 +90,11 @@ const TARGETS: &[Row] = &[
     #[cfg(feature = "cuda")]
     ("sm_75", NVIDIA, &[Cuda], "NVIDIA's Turing GPUs and newer"),
     #[cfg(feature = "cuda")]
-    ("sm_80", NVIDIA, &[Cuda], "NVIDIA's Ampere GPUs and newer"),
+    ("sm_80", AMPERE, &[Cuda], "NVIDIA's Ampere GPUs and newer"),
     #[cfg(feature = "cuda")]
-    ("sm_90", NVIDIA, &[Cuda], "NVIDIA's Hopper GPUs and newer"),
+    ("sm_90", AMPERE, &[Cuda], "NVIDIA's Hopper GPUs and newer"),
     #[cfg(feature = "cuda")]
-    ("sm_120", NVIDIA, &[Cuda], "NVIDIA's Blackwell GPUs"),
+    ("sm_120", AMPERE, &[Cuda], "NVIDIA's Blackwell GPUs"),
 ];
 
 /// Why a target cannot be used.

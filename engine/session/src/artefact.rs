@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use wisp_compiler::{Program, ProgramError, ProgramParts};
 
 /// The version of the format; raised when the header or a type within [`Program`] changes.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 /// The first bytes of each compiled model.
 pub(crate) const MAGIC: &[u8; 8] = b"wispmodl";

@@ -30,6 +30,9 @@ pub struct Capabilities {
     /// The rows and columns of the cooperative matrices that kernels may use, of `f16` with sums in f32: 16, or 8 on
     /// devices without those of 16; 0 if there are none, as in browsers.
     pub matrix_size: u32,
+    /// True if kernels may use the matrix instruction `mma.m16n8k16`, with factors of `f16` and sums in f32: on NVIDIA's GPUs of
+    /// compute capability 8.0 or newer, through CUDA.
+    pub mma: bool,
     /// True if programs use the kernels for software adapters, which avoid workgroup memory and barriers;
     /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a
     /// class, it follows [`DeviceInfo::software`](crate::DeviceInfo::software).
@@ -52,6 +55,7 @@ impl Capabilities {
         min_subgroup_size: 0,
         f16: false,
         matrix_size: 0,
+        mma: false,
         software_kernels: false,
         is_host: false,
     };

@@ -1,7 +1,7 @@
 // IQ3 (the grids of ggml's IQ3): super-blocks of 8 blocks of 32 nibbles, each an index into eight magnitudes and a sign,
 // with a scale of 4 bits for each block. A weight is `d / 2 * (2 * scale + 1) * (q - ZERO)`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 @if(!lookup) import package::values::packed_numbers;
 @if(lookup) import package::value_table::values;
 @if(lookup) import package::unpack::{Part, low_nibbles, high_nibbles};
@@ -43,8 +43,8 @@ fn block_scale(sub: u32, s: Scales) -> f32 {
 
 @if(!lookup)
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(whole_blocks) let w = half_block(block, half);
+    @if(!whole_blocks) let w = plane_main[part];
     let q = vec4(packed_numbers(w, s.last), packed_numbers(w >> vec2(4u), s.last));
     return PackedPart(q, vec2(block_scale(sub, s)), vec2(0.0));
 }

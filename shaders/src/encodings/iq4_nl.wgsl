@@ -1,7 +1,7 @@
 // IQ4_NL: blocks of 32 nibbles, each an index into a table of 16 values, and a scale `d`. A weight is
 // `value * d`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, half_at};
 @if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;

@@ -1,7 +1,7 @@
 // IQ4_XS: super-blocks of 8 blocks of 32 nibbles, each an index into the table of IQ4_NL, with a 6-bit scale for each
 // block. A weight is `value * d * (scale - 32)`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
 @if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;

@@ -2,7 +2,7 @@
 // and a power of two `2^(e - 127)`. A weight is `doubled value * d` with half of that power as `d`, so
 // that the doubled values are integers (as in ggml).
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
 @if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;

@@ -1,7 +1,7 @@
 // NVFP4: pairs of blocks of 32 numbers of 4 bits (E2M1) with a float of 8 bits (E4M3, without sign) as scale for every 16
 // weights, and the scale `d` of the tensor. A weight is `doubled value * scale / 2 * d`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
 @if(!int8) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;

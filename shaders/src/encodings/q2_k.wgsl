@@ -20,19 +20,24 @@ struct Scales {
     // The scale of the scales (d) and that of the minimums (dmin).
     d: vec2<f32>,
     // 16 bytes: a scale in the low nibble, a minimum in the high one.
-    words: vec4<u32>,
+    @if(!mma) words: vec4<u32>,
+    // Where they begin in `plane_scales`: an invocation needs one of the words.
+    @if(mma) first_word: u32,
 }
 
 fn load_scales(super_block: u32) -> Scales {
     let i = 5u * super_block;
-    return Scales(
-        unpack2x16float(plane_scales[i]),
-        vec4(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u], plane_scales[i + 4u]),
-    );
+    let d = unpack2x16float(plane_scales[i]);
+    @if(!mma)
+    return Scales(d, vec4(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u], plane_scales[i + 4u]));
+    @if(mma)
+    return Scales(d, i + 1u);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
+    @if(!mma) let word = s.words[sub / 2u];
+    @if(mma) let word = plane_scales[s.first_word + sub / 2u];
+    let pair = word >> (16u * (sub & 1u));
     let scale = vec2(pair & 15u, (pair >> 8u) & 15u);
     let minimum = vec2((pair >> 4u) & 15u, (pair >> 12u) & 15u);
     let w = plane_main[block] >> vec2(2u * half);

@@ -1,6 +1,6 @@
 // Q4_0: blocks of 32 nibbles `q` and a scale `d`. A weight is `(q - 8) * d`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, half_at};
 import constants::PLANES;
 
@@ -26,8 +26,8 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(whole_blocks) let w = half_block(block, half);
+    @if(!whole_blocks) let w = plane_main[part];
     return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(0.0));
 }
 

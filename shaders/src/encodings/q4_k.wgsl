@@ -1,8 +1,9 @@
 // Q4_K: super-blocks of 8 blocks of 32 nibbles `q`, each with a 6-bit scale and minimum. A weight is `d *
 // scale * q - dmin * minimum`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
+import package::k_scales::{scale_and_minimum, SCALE_UNIT};
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec4<u32>>; // [blocks / 8]
@@ -18,7 +19,7 @@ const HAS_OFFSETS: bool = true;
 const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
-    // The scale of the scales (d) and that of the minimums (dmin).
+    // The scale of the scales (d) and that of the minimums (dmin), for these as `scale_and_minimum` returns them.
     d: vec2<f32>,
     // The low nibbles of the 8 scales, those of the 8 minimums, then the two high bits of both.
     words: vec3<u32>,
@@ -26,17 +27,14 @@ struct Scales {
 
 fn load_scales(super_block: u32) -> Scales {
     let words = plane_scales[super_block];
-    return Scales(unpack2x16float(words.x), words.yzw);
+    return Scales(unpack2x16float(words.x) / SCALE_UNIT, words.yzw);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
-    let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
-    let d = s.d.x * f32(scale);
-    let m = s.d.y * f32(minimum);
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
-    return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(d), vec2(-m));
+    let f = s.d * scale_and_minimum(s.words, sub);
+    @if(whole_blocks) let w = half_block(block, half);
+    @if(!whole_blocks) let w = plane_main[part];
+    return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(f.x), vec2(-f.y));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

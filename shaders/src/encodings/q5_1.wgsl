@@ -1,6 +1,6 @@
 // Q5_1: blocks of 32 5-bit numbers `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
@@ -28,8 +28,8 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(whole_blocks) let w = half_block(block, half);
+    @if(!whole_blocks) let w = plane_main[part];
     let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);

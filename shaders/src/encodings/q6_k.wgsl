@@ -1,7 +1,7 @@
 // Q6_K: super-blocks of 8 blocks with 6-bit numbers `q` (a nibble and two high bits), and a signed byte as
 // scale for every 16 weights. A weight is `d * scale * (q - 32)`.
 import package::nibble_plane::plane_main;
-@if(int8 && !parts) import package::nibble_plane::half_block;
+@if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
@@ -22,27 +22,32 @@ const BLOCKS_PER_SCALES: u32 = 8u;
 struct Scales {
     d: f32,
     // 16 signed bytes.
-    words: vec4<u32>,
+    @if(!mma) words: vec4<u32>,
+    // Where they begin in `plane_scales`: an invocation needs one of the words.
+    @if(mma) first_word: u32,
 }
 
 fn load_scales(super_block: u32) -> Scales {
     let i = 5u * super_block;
-    return Scales(
-        unpack2x16float(plane_scales[i]).x,
-        vec4(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u], plane_scales[i + 4u]),
-    );
+    let d = unpack2x16float(plane_scales[i]).x;
+    @if(!mma)
+    return Scales(d, vec4(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u], plane_scales[i + 4u]));
+    @if(mma)
+    return Scales(d, i + 1u);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
-    let scale = vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u);
-    @if(int8 && !parts) let w = half_block(block, half);
-    @if(!int8 || parts) let w = plane_main[part];
+    @if(!mma) let word = s.words[sub / 2u];
+    @if(mma) let word = plane_scales[s.first_word + sub / 2u];
+    let pair = word >> (16u * (sub & 1u));
+    let scale = vec2<f32>(vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u));
+    @if(whole_blocks) let w = half_block(block, half);
+    @if(!whole_blocks) let w = plane_main[part];
     // The high bits of columns 0..16 in bits 0 and 1 of each byte, those of columns 16..32 in bits 4 and 5.
     let h = plane_high[block] >> vec2(2u * half);
     let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
     let high = high_nibbles(w) | (h & vec2(0x30303030u));
-    return PackedPart(vec4(low, high), s.d * vec2<f32>(scale), vec2(0.0));
+    return PackedPart(vec4(low, high), s.d * scale, vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

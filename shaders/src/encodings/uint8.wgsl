@@ -2,7 +2,7 @@
 // zero point `z` instead. A weight is `d * (q + 128 - z)`.
 @if(software) import package::unpack::signed_bytes;
 @if(!software) import package::unpack::numbers;
-import package::byte_plane::part_words;
+import package::byte_plane::{part_words, biased_words, packed_words};
 import package::unpack::{Part, PackedPart};
 import constants::PLANES;
 
@@ -33,13 +33,14 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, part / 2u, half);
+    @if(software) let w = part_words(part, part / 2u, half);
+    @if(!software) let w = biased_words(part, part / 2u, half);
     @if(software) let q = array(signed_bytes(w[0].x), signed_bytes(w[0].y), signed_bytes(w[1].x), signed_bytes(w[1].y));
-    @if(!software) let q = numbers(w[0] ^ vec2(0x80808080u), w[1] ^ vec2(0x80808080u));
+    @if(!software) let q = numbers(w[0], w[1]);
     return Part(q, vec2(s.d), vec2(s.m));
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = part_words(part, block, half);
+    let w = packed_words(part, block, half);
     return PackedPart(vec4(w[0], w[1]), vec2(s.d), vec2(s.m));
 }

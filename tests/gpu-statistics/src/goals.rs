@@ -97,10 +97,10 @@ const fn three_a_byte(bits: f64) -> [f64; 1] {
 
 #[rustfmt::skip]
 const NVIDIA: &[Goal<1>] = &[
-    goal("Q4_0, one token: three instructions a weight byte", "matmul.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
-    goal("Q4_K, one token: three instructions a weight byte", "matmul.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
-    goal("Q6_K, one token: three instructions a weight byte", "matmul.q6_k.matvec1", Metric::LoopInstructions, three_a_byte(6.5625), NONE),
-    goal("Q8_0, one token: three instructions a weight byte", "matmul.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), NONE),
+    goal("Q4_0, one token: three instructions a weight byte", "matmul.q4_0.mma1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
+    goal("Q4_K, one token: three instructions a weight byte", "matmul.q4_k.mma1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
+    goal("Q6_K, one token: three instructions a weight byte", "matmul.q6_k.mma1", Metric::LoopInstructions, three_a_byte(6.5625), NONE),
+    goal("Q8_0, one token: three instructions a weight byte", "matmul.q8_0.mma1", Metric::LoopInstructions, three_a_byte(8.5), SM_80),
     goal("F16, one token: three instructions a weight byte",  "matmul.f16.matvec1",  Metric::LoopInstructions, three_a_byte(16.0), SM_80),
     goal("Q4_0, one token, int8: three instructions a weight byte", "matmul_int8.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
     goal("Q4_K, one token, int8: three instructions a weight byte", "matmul_int8.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
@@ -112,6 +112,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("one token, int8: 16 bytes a load", "matmul_int8.*.matvec1", Metric::LoadBytes, [16.0], NONE),
     goal("many tokens: 16 bytes a load", "matmul*tile64x64", Metric::LoadBytes, [16.0], NONE),
     goal("attention: 16 bytes a load", "attention_*", Metric::LoadBytes, [16.0], NONE),
+    // One m16n8k16 is 8 weights of each lane.
+    goal("one token, matrix units: matrix products a weight", "matmul.*.mma1", Metric::LoopMatrices, [0.125], SM_80),
     // Four products of bytes each; the sums of the inputs are products as well.
     goal("one token, int8: dot products a weight", "matmul_int8.*.matvec1", Metric::LoopDots, [0.25], SM_80),
     goal("many tokens, int8: dot products a multiply-add", "matmul_int8.*.tile64x*", Metric::LoopDots, [0.25], SM_80),

@@ -102,6 +102,8 @@ const WORK: &[Work] = &[
 /// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
 #[rustfmt::skip]
 const NVIDIA: &[Work] = &[
+    // Steps of blocks; the loop in them splits x into halves, each time for several steps.
+    Work { pattern: "matmul*.mma*", unit: "weight", units: "32*STEP*ROWS/WG", turns: &[&["4*TOKENS*STEP/WG"]], columns: "" },
     // The last loop, in two halves.
     Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4", "4"]], columns: "" },
     // 64 blocks of columns. All patches are computed at once, those of 64 by 64 by half of the subgroups: the others repeat

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
 use wisp_shaders::params::MatmulParams;
 use wisp_tests::kernels::{
-    Case, case, check, check_fitting, check_fitting_if, close, exact, matmul_params, noise,
-    test_fold, weight,
+    Case, case, check, check_fitting, check_fitting_if, check_outputs, check_rewritten, close,
+    exact, matmul_params, noise, test_fold, twin_outputs, weight, weight_of,
 };
 
 /// Tokens, rows and columns; quantised encodings get the next whole number of blocks.
@@ -101,6 +101,95 @@ fn kernels_match_the_twin_for_large_and_small_inputs() {
         // Half precision does not have this range.
         check_fitting_if(&format!("matmul.{}", encoding.name()), &cases, |kernel| {
             kernel.switches.is_empty()
+        });
+    }
+}
+
+/// The instructions that CUDA puts in the place of functions do what the functions say in WGSL.
+#[test]
+fn instructions_do_what_their_wgsl_says() {
+    for (name, encoding) in [
+        ("matmul.q4_k.mma1", Encoding::Q4_K),
+        ("matmul.q6_k.mma4", Encoding::Q6_K),
+    ] {
+        let rewrite = |wgsl: &str| {
+            let renamed = [
+                ("cuda_mma_m16n8k16", "product"),
+                ("cuda_byte_perm", "permuted"),
+            ];
+            renamed.iter().fold(wgsl.to_owned(), |wgsl, (name, other)| {
+                assert!(wgsl.contains(&format!("fn {name}(")), "{wgsl}");
+                wgsl.replace(name, other)
+            })
+        };
+        check_rewritten(name, &[matmul(encoding, [1, 67, 768])], rewrite);
+    }
+}
+
+/// Two large elements in each block of x, whose products cancel: what they add up to takes no bits from the others.
+#[test]
+fn outliers_take_no_bits_from_the_other_columns() {
+    let (rows, cols) = (37, 2048);
+    let mut weights = noise(2, rows * cols);
+    for block in weights.chunks_mut(32) {
+        block[31] = block[0];
+    }
+    let encodings = [Encoding::Q4_0, Encoding::Q6_K, Encoding::Q8_0];
+    for (encoding, tokens) in encodings.into_iter().flat_map(|one| [(one, 1), (one, 3)]) {
+        let mut x = noise(1, tokens * cols);
+        for block in x.chunks_mut(32) {
+            block[0] *= 100.0;
+            block[31] = -block[0];
+        }
+        let mut memory = vec![
+            exact(&x),
+            close(tokens * rows, 1e-6 * (cols as f64).sqrt()),
+            exact(&[0.0; 4]),
+        ];
+        memory.extend(weight_of(encoding, rows, cols, &weights));
+        let params = matmul_params([tokens, rows, cols]);
+        let case = case(params, memory, &[rows, tokens], cols);
+        check_fitting_if(&format!("matmul.{}", encoding.name()), &[case], |kernel| {
+            kernel.switches.is_empty()
+        });
+    }
+}
+
+/// A number that is not finite, in the last columns, reaches all results of its token and none of the others.
+#[test]
+fn inputs_that_are_not_finite_stay_with_their_token() {
+    let (rows, cols) = (5, 32 * 9);
+    for (tokens, value) in [(1, f32::NAN), (2, f32::INFINITY), (8, f32::NAN)] {
+        let mut x = noise(1, tokens * cols);
+        x[cols - 1] = value;
+        let mut memory = vec![
+            exact(&x),
+            close(tokens * rows, 1e-6 * (cols as f64).sqrt()),
+            exact(&[0.0; 4]),
+        ];
+        memory.extend(weight(Encoding::Q4_0, rows, cols));
+        let params = matmul_params([tokens, rows, cols]);
+        let case = case(params, memory, &[rows, tokens], cols);
+        let expected = twin_outputs("matmul.q4_0", &case);
+        let floats = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
+        let expected = floats(&expected[1]);
+        check_outputs("matmul.q4_0", &[case], |_, outputs| {
+            let actual = floats(&outputs[1]);
+            let of_tokens = actual.chunks(rows).zip(expected.chunks(rows)).enumerate();
+            let wrong = of_tokens.filter(|(token, (actual, expected))| match token {
+                // Partial sums in half precision are clamped to the largest numbers of that.
+                0 => actual.iter().any(|a| a.abs() < 60000.0),
+                _ => {
+                    let far = |(a, b): (&f32, &f32)| {
+                        let off = (a - b).abs() / (1.0 + b.abs());
+                        off.is_nan() || off > 0.05
+                    };
+                    actual.iter().zip(*expected).any(far)
+                }
+            });
+            wrong
+                .map(|(token, _)| format!("token {token} is wrong"))
+                .collect()
         });
     }
 }

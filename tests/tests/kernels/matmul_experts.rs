@@ -19,6 +19,7 @@ pub(crate) const SIZES: &[[usize; 5]] = &[
     [3, 131, 3, 96, 1],
     [33, 3, 5, 60, 1],
     [4, 8, 5, 2880, 2],
+    [2, 2, 5, 4864, 1],
     // The chunk lies within one tile.
     [3, 1, 40, 64, 1],
     // Many pairs for each expert.

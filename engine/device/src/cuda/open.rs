@@ -174,6 +174,8 @@ impl Card {
 
     fn capabilities(&self, options: DeviceOptions) -> Capabilities {
         let software_kernels = options.device_class.selects_software_kernels(false);
+        // `mma.m16n8k16` came with compute capability 8.0.
+        let has_matrix_units = self.architecture >= 80;
         if options.feature_level == FeatureLevel::Baseline {
             return Capabilities {
                 software_kernels,
@@ -191,11 +193,11 @@ impl Card {
             subgroups: true,
             min_subgroup_size: 32,
             f16: true,
-            // Products of `f16` with sums in f32 that the kernels use came with compute capability 8.
-            matrix_size: match options.cooperative_matrices && self.architecture >= 80 {
+            matrix_size: match options.cooperative_matrices && has_matrix_units {
                 true => 16,
                 false => 0,
             },
+            mma: has_matrix_units,
             software_kernels,
             is_host: false,
         }

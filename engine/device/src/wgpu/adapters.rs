@@ -153,6 +153,8 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
                 true => matrix_size(&adapter.cooperative_matrix_properties()),
                 false => 0,
             },
+            // wgpu has no such instruction, and the WGSL in its place is slow.
+            mma: false,
             software_kernels,
             is_host: false,
         },

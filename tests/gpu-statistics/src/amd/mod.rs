@@ -163,9 +163,10 @@ pub fn describe_family(family: &str, pattern: &str, with_assembly: bool) -> Resu
     Ok(text)
 }
 
-/// True if a family has the cooperative matrices that a kernel uses, if it uses any: only RDNA 3 has them, of 16 rows.
+/// True if a family has the matrix units that a kernel uses, if it uses any: only RDNA 3 has cooperative matrices, of 16 rows.
 fn has_matrices(kernel: &Kernel, family: &str) -> bool {
     match kernel.needs.matrix_size {
+        _ if kernel.needs.mma => false,
         0 => true,
         size => size == 16 && family == "navi31",
     }

@@ -38,7 +38,7 @@ fn changed_headers_are_refused() {
         changed[at] ^= 1;
         error(&sealed(changed))
     };
-    assert!(changed(8).contains("format 7") && changed(8).contains("compile it again"));
+    assert!(changed(8).contains("format 9") && changed(8).contains("compile it again"));
     assert!(changed(12).contains("made by Wisp") && changed(12).contains("compile it again"));
     assert!(changed(30).contains("other kernels") && changed(30).contains("compile it again"));
     let mut flipped = bytes.clone();
