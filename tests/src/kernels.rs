@@ -468,39 +468,6 @@ pub fn assert_visits_all(op: &str, cases: &[Case]) {
     assert!(unvisited.is_empty(), "no case fits {unvisited:?}");
 }
 
-/// Runs a kernel with other WGSL on every case.
-///
-/// # Panics
-///
-/// With messages about results that differ from the twin's.
-pub fn check_rewritten(name: &str, cases: &[Case], rewrite: impl FnOnce(&str) -> String) {
-    let kernel = wisp_shaders::kernel(name).expect("a kernel");
-    if !is_sampled(kernel) {
-        return;
-    }
-    let wgsl = rewrite(&kernel.wgsl.text());
-    let rewritten: &'static Kernel = Box::leak(Box::new(Kernel {
-        name: "rewritten",
-        wgsl: wisp_shaders::Wgsl::new(wgsl.leak()),
-        ..*kernel
-    }));
-    let devices = match adapters() {
-        Ok(devices) => devices,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
-    let (_, device) = devices.first().expect("an adapter has a device");
-    if let Some(need) = unmet(kernel, device) {
-        return println!("skipped: {name} rewritten: needs {need}");
-    }
-    let host = Device::host(0).expect("the host device starts");
-    for case in cases {
-        let expected = run(&host, kernel, case).expect("the twin takes the case");
-        let outputs = run(device, rewritten, case).expect("the kernel runs");
-        let wrong = differences(case, least_bound(kernel, case), &outputs, &expected);
-        assert!(wrong.is_empty(), "{name} rewritten: {}", wrong.join("\n"));
-    }
-}
-
 /// Runs every kernel of an op on every case that it fits; `judge` takes the number of a case and its
 /// outputs, and returns messages about errors.
 ///

@@ -13,6 +13,7 @@ pub mod guarded;
 pub mod hub;
 pub mod in_process;
 pub mod kernel_records;
+pub mod kernel_rewritten;
 pub mod kernels;
 pub mod lora;
 pub mod parallel;

@@ -2,9 +2,11 @@
 
 use wisp_engine::weights::Encoding;
 use wisp_tests::kernels::{
-    Case, Memory, case, check_fitting, check_fitting_if, check_outputs, close, exact,
-    matmul_params, noise, some_encodings, twin_outputs, weight, weight_of,
+    Case, Memory, check_fitting, check_fitting_if, check_outputs, noise, some_encodings,
+    twin_outputs, weight, weight_of,
 };
+
+use crate::matmul;
 
 // More tokens and rows than a tile has, and columns beyond two blocks where an encoding allows it.
 const TOKENS: usize = 65;
@@ -13,11 +15,7 @@ const COLS: usize = 72;
 
 /// A product of `x`, `[TOKENS, cols]`, and a weight.
 fn product(x: &[f32], weight: Vec<Memory>, bound: f64) -> Case {
-    let cols = x.len() / TOKENS;
-    let params = matmul_params([TOKENS, ROWS, cols]);
-    let mut memory = vec![exact(x), close(TOKENS * ROWS, bound), exact(&[0f32])];
-    memory.extend(weight);
-    case(params, memory, &[ROWS, TOKENS], cols)
+    matmul::product(x, weight, [TOKENS, ROWS, x.len() / TOKENS], bound)
 }
 
 fn cols(encoding: Encoding) -> usize {
