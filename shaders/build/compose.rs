@@ -87,7 +87,8 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let few_tokens = !has("weights_first");
     let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
     let nibbles = has("mma") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
-    let whole_blocks = has("mma") || has("int8") && !has("parts");
+    let bytes = has("mma") && has_bytes;
+    let whole_blocks = bytes || has("int8") && !has("parts");
     let others = [
         encoding,
         any_cols,
@@ -95,6 +96,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         looks_up.then_some("lookup"),
         subnormals.then_some("subnormals"),
         whole_blocks.then_some("whole_blocks"),
+        bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
     ];
     let features = variant.features.iter().copied();

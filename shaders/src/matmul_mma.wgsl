@@ -18,6 +18,7 @@ import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
+import package::split_inputs::{packed, rest, quad_sum, sum4, HIGH_UNIT};
 import constants::{WG, ROWS, TOKENS, BLOCKS, MATRICES, MAX_OWN_BLOCKS};
 
 @if(!gated) const TILE = vec2<u32>(ROWS, TOKENS);
@@ -43,14 +44,12 @@ const_assert 4u * OWN_BLOCKS <= 8u;
 const ROUNDING: f32 = 1572864.0;
 // A half whose bits are those of the integer `n` below 1024 is `n * 2^-24`.
 const SUBNORMAL: f32 = 5.9604645e-8;
-// The bits of two bytes of a word that are numbers of the first 16 columns of a block, or of the others, and the unit of these:
-// high nibbles stay where they are.
+// The bits of two bytes of a word that are numbers of the first 16 columns of a block, or of the others: high nibbles stay where
+// they are.
 @if(nibbles) const LOW_MASK: u32 = 0x000f000fu;
 @if(nibbles) const HIGH_MASK: u32 = 0x00f000f0u;
-@if(nibbles) const HIGH_UNIT: f32 = 0.0625;
 @if(!nibbles) const LOW_MASK: u32 = 0x00ff00ffu;
 @if(!nibbles) const HIGH_MASK: u32 = 0x00ff00ffu;
-@if(!nibbles) const HIGH_UNIT: f32 = 1.0;
 
 // Factors of the sums over a block of x.
 struct Factors {
@@ -68,31 +67,9 @@ var<workgroup> halves: array<vec4<u32>, ZEROS + 1u>; // [block, token, group, ha
 var<workgroup> factors: array<Factors, TOKENS * BLOCKS>; // [block, token]
 var<workgroup> partials: array<f32, SPLITS * ROWS * TOKENS>; // [split, token, row]
 
-fn sum4(v: vec4<f32>) -> f32 {
-    return (v.x + v.y) + (v.z + v.w);
-}
-
 // Rounds numbers for their first halves; `unit` is the factor by which they were scaled besides `half_scale`.
 fn first(v: vec4<f32>, unit: f32) -> vec4<f32> {
     return (v + unit * ROUNDING) - unit * ROUNDING;
-}
-
-// Columns 0 and 2 of a group, and columns 1 and 3.
-fn packed(v: vec4<f32>) -> vec2<u32> {
-    return vec2(pack2x16float(v.xz), pack2x16float(v.yw));
-}
-
-// The remainder of four columns after the halves that `packed` makes of them.
-fn rest(v: vec4<f32>, words: vec2<u32>) -> vec4<f32> {
-    let even = unpack2x16float(words.x);
-    let odd = unpack2x16float(words.y);
-    return v - vec4(even.x, odd.x, even.y, odd.y);
-}
-
-// The sum of a number of four invocations next to each other.
-fn quad_sum(v: f32) -> f32 {
-    let sum = v + subgroupShuffleXor(v, 1u);
-    return sum + subgroupShuffleXor(sum, 2u);
 }
 
 // Splits the blocks of x from `first_block` on into halves. Blocks past the end, up to a multiple of 8, are zeros.

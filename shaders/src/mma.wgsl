@@ -37,3 +37,8 @@ fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     }
     return bytes;
 }
+
+// The sums of two halves of each word, rounded to halves.
+fn cuda_add_f16x2(a: u32, b: u32) -> u32 {
+    return pack2x16float(unpack2x16float(a) + unpack2x16float(b));
+}

@@ -104,6 +104,7 @@ pub(crate) const LOOKUP_FILES: &[&str] = &[
     "matmul_cooperative",
     "matmul_int8_matvec",
     "matmul_tiled_int8",
+    "matmul_tiled_mma",
 ];
 
 /// The file whose kernels can multiply bytes as subnormal floats. The condition `subnormals` holds in them for the encodings below,
@@ -116,6 +117,16 @@ pub(crate) const BYTE_ENCODINGS: &[&str] = &[
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "uint4",
     "uint8", "tq2_0",
 ];
+
+/// The encodings whose numbers halves hold exactly, scaled by a power of two if need be: with `mma` tiles of many tokens
+/// multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`].
+pub(crate) const HALF_ENCODINGS: &[&str] = &[
+    "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
+    "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nvfp4", "tq2_0", "iq2", "iq3",
+];
+
+/// The file whose kernels multiply them.
+pub(crate) const EXACT_HALVES_FILE: &str = "matmul_tiled_mma";
 
 /// The byte encodings whose numbers are nibbles and nothing else. With `mma` the condition `nibbles` holds for them, and
 /// `load_packed` returns the stored words with two numbers in each byte.
@@ -133,6 +144,7 @@ impl Variant {
         let has = |name| self.constants.iter().any(|(constant, _)| *constant == name);
         match (has("PLANES"), has("CACHE")) {
             (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS,
+            (true, _) if self.file == EXACT_HALVES_FILE => HALF_ENCODINGS,
             (true, _) if self.features.contains(&"mma") => BYTE_ENCODINGS,
             (true, _) => ENCODINGS,
             (_, true) => CACHES,
@@ -167,6 +179,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "matvec8",        "matmul_matvec", &["weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul.",        "matvec1_scalar", "matmul_matvec", &["scalar"],                  &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul.",        "matvec8_scalar", "matmul_matvec", &["weights_first", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul.",        "mma_tile64x32", "matmul_tiled_mma", &["subgroups", "mma", "splits"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4), ("BLOCKS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul.",        "f16_mma_tile128x64", "matmul_tiled_mma", &["f16", "subgroups", "mma", "one_half"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 8), ("BLOCKS", 2)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "mma_tile128x64", "matmul_tiled_mma", &["subgroups", "mma"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 8), ("BLOCKS", 2)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x16",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
     variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul.",        "f16_tile128x64", "matmul_tiled_f16", &["f16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
@@ -186,6 +201,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_gated.",  "matvec1",        "matmul_matvec", &["gated"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated.",  "matvec4",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul_gated.",  "matvec8",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_gated.",  "mma_tile64x32",  "matmul_tiled_mma", &["subgroups", "mma", "splits", "gated"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4), ("BLOCKS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul_gated.",  "f16_mma_tile128x64", "matmul_tiled_mma", &["f16", "subgroups", "mma", "one_half", "gated"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 8), ("BLOCKS", 2)], DeviceClass::Gpu, ANY),
+    variant("matmul_gated.",  "mma_tile128x64", "matmul_tiled_mma", &["subgroups", "mma", "gated"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 8), ("BLOCKS", 2)], DeviceClass::Gpu, ANY),
     variant("matmul_gated.",  "tile64x32",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul_gated.",  "f16_tile128x64", "matmul_tiled_f16", &["f16", "gated"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_gated.",  "tile64x64",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
@@ -196,6 +214,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_experts.", "matvec_subgroups",        "matmul_matvec", &["subgroups", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec",        "matmul_matvec", &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_scalar", "matmul_matvec", &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "mma_tile64x32", "matmul_tiled_mma", &["subgroups", "mma", "splits", "experts"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4), ("BLOCKS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "f16_tile64x32", "matmul_tiled_f16", &["f16", "experts"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "tile64x16", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 512),
     variant("matmul_experts.", "tile64x32", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),

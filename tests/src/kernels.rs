@@ -490,8 +490,12 @@ pub fn some_encodings() -> impl Iterator<Item = Encoding> {
 
 /// Whether a kernel is one of those that run. With `WISP_TEST_SAMPLE=N:K` they are every Nth, from the Kth on: an emulated
 /// device compiles each kernel for half a second. Otherwise software adapters run a sixth of the products and of attention,
-/// because there are hundreds, others in each [turn](sample::turn) ([`takes_all`]).
+/// because there are hundreds, others in each [turn](sample::turn) ([`takes_all`]). With `WISP_TEST_KERNELS=TEXT` they are
+/// those whose names have the text.
 pub(crate) fn is_sampled(kernel: &Kernel) -> bool {
+    if let Ok(text) = std::env::var("WISP_TEST_KERNELS") {
+        return kernel.name.contains(&text);
+    }
     match sample_of_kernels() {
         Some((every, first)) => {
             let mut kernels = wisp_shaders::kernels().iter();

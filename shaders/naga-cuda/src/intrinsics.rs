@@ -39,6 +39,13 @@ const INTRINSICS: &[Intrinsic] = &[
         function: "__byte_perm",
         section: Section::Core,
     },
+    Intrinsic {
+        name: "cuda_add_f16x2",
+        arguments: &[WORD, WORD],
+        result: WORD,
+        function: "cuda_f16x2_add",
+        section: Section::Half,
+    },
 ];
 
 /// Returns the intrinsic with a function's name and signature.

@@ -52,6 +52,7 @@
 //!   call it together.
 //! - `fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32`: `__byte_perm`. Each of the four lowest hexadecimal digits
 //!   of `selector` must be below 8.
+//! - `fn cuda_add_f16x2(a: u32, b: u32) -> u32`: `add.f16x2`, the sums of two halves of each word.
 //!
 //! # What is not supported
 //!

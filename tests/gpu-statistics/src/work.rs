@@ -102,6 +102,8 @@ const WORK: &[Work] = &[
 /// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
 #[rustfmt::skip]
 const NVIDIA: &[Work] = &[
+    // Steps of blocks. Loops over these load x, unless they are unrolled, and multiply, unless subgroups share the blocks.
+    Work { pattern: "matmul*.*mma_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS", "BLOCKS"], &["BLOCKS"]], columns: "" },
     // Steps of blocks; the loop in them splits x into halves, each time for several steps.
     Work { pattern: "matmul*.mma*", unit: "weight", units: "32*STEP*ROWS/WG", turns: &[&["4*TOKENS*STEP/WG"]], columns: "" },
     // The last loop, in two halves.

@@ -4,6 +4,9 @@ W_FN vec<float, 4> cuda_mma_m16n8k16_fn0(vec<unsigned, 4> a_a0, vec<unsigned, 2>
 W_FN unsigned cuda_byte_perm_fn1(unsigned low_a0, unsigned high_a1, unsigned selector_a2) {
   return __byte_perm(low_a0, high_a1, selector_a2);
 }
+W_FN unsigned cuda_add_f16x2_fn2(unsigned a_a0, unsigned b_a1) {
+  return cuda_f16x2_add(a_a0, b_a1);
+}
 extern "C" __global__ void __launch_bounds__(32)
 main_main(unsigned* __restrict__ x_g0, vec<float, 4>* __restrict__ y_g1) {
   const unsigned lid_a0{w_invocation()};
@@ -12,11 +15,13 @@ main_main(unsigned* __restrict__ x_g0, vec<float, 4>* __restrict__ y_g1) {
   const unsigned a_e8 = cuda_byte_perm_fn1(e3, e6, 16704u);
   const unsigned e13 = x_g0[2u];
   const unsigned e16 = x_g0[3u];
-  const unsigned e19 = x_g0[4u];
-  const unsigned e23 = x_g0[5u];
-  const unsigned e26 = x_g0[6u];
-  const vec<float, 4> e30 = y_g1[lid_a0];
-  const vec<float, 4> e31 = cuda_mma_m16n8k16_fn0(vec<unsigned, 4>{a_e8, e13, e16, e19}, vec<unsigned, 2>{e23, e26}, e30);
-  y_g1[lid_a0] = e31;
+  const unsigned e17 = cuda_add_f16x2_fn2(e13, e16);
+  const unsigned e20 = x_g0[3u];
+  const unsigned e23 = x_g0[4u];
+  const unsigned e27 = x_g0[5u];
+  const unsigned e30 = x_g0[6u];
+  const vec<float, 4> e34 = y_g1[lid_a0];
+  const vec<float, 4> e35 = cuda_mma_m16n8k16_fn0(vec<unsigned, 4>{a_e8, e17, e20, e23}, vec<unsigned, 2>{e27, e30}, e34);
+  y_g1[lid_a0] = e35;
   return;
 }

@@ -9,8 +9,12 @@ fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32 {
     return low + high + selector;
 }
 
+fn cuda_add_f16x2(a: u32, b: u32) -> u32 {
+    return a + b;
+}
+
 @compute @workgroup_size(32)
 fn main(@builtin(local_invocation_index) lid: u32) {
     let a = cuda_byte_perm(x[0], x[1], 0x4140u);
-    y[lid] = cuda_mma_m16n8k16(vec4(a, x[2], x[3], x[4]), vec2(x[5], x[6]), y[lid]);
+    y[lid] = cuda_mma_m16n8k16(vec4(a, cuda_add_f16x2(x[2], x[3]), x[3], x[4]), vec2(x[5], x[6]), y[lid]);
 }

@@ -1,0 +1,252 @@
+// Products of an encoded weight with many tokens on NVIDIA's tensor cores, as accurate as in f32.
+//
+// Halves hold the numbers of an encoding exactly. A row of x is scaled as half_inputs.wgsl says, and each element is split into
+// two halves: their sum differs from it by at most one unit in the last place of f32, or 2^-35 of the row's largest element. With
+// `one_half` there is only the first. Tensor cores multiply halves exactly and sum in f32. The sums over a block are scaled and
+// added up in f32, too.
+//
+// A workgroup computes a tile of EDGE_ROWS rows by EDGE_TOKENS tokens, and a subgroup 64 rows by 32 tokens of it. With `experts`
+// the tokens of a tile are pairs that share an expert. A step covers BLOCKS blocks: the invocations convert whole blocks of
+// weights and split x, both into workgroup memory in the order in which matrices have them in registers.
+import package::encoding::{BLOCKS_PER_SCALES, SCALES, HAS_OFFSETS};
+import package::exact_halves::load_halves;
+@if(experts) import package::expert_pairs::{leads_group, find_group};
+import package::half_inputs::{find_largest, input_row, input_scale, input_unscale};
+import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
+@if(experts) import package::matmul_io::chunk_has_rows;
+@if(!gated) import package::matmul_io::store;
+@if(gated) import package::matmul_io::store_gated;
+import package::matmul_tile::tile_token;
+import package::mma::cuda_mma_m16n8k16;
+import package::split_inputs::{packed, rest, quad_sum, sum4, HIGH_UNIT};
+@if(lookup) import package::value_table::fill_table;
+import constants::{WG, EDGE_ROWS, EDGE_TOKENS, BLOCKS};
+
+@if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
+@if(gated) const TILE = vec2<u32>(EDGE_ROWS / 2u, EDGE_TOKENS);
+@if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
+const COLS_MULTIPLE = X_WIDTH;
+const MIN_SUBGROUP = 32u;
+// Matrices of 16 rows and of 8 tokens that a subgroup multiplies: half of the rows are in each half of the tile, because with
+// `gated` one half is the gate of the other.
+const ROW_MATRICES: u32 = 4u;
+const TOKEN_MATRICES: u32 = 4u;
+const ROW_SUBGROUPS: u32 = EDGE_ROWS / 64u;
+const TOKEN_SUBGROUPS: u32 = EDGE_TOKENS / 32u;
+// Subgroups that multiply the same rows and tokens, and share the blocks of a step: with `splits` more than one.
+const SPLITS: u32 = WG / 32u / (ROW_SUBGROUPS * TOKEN_SUBGROUPS);
+const_assert SPLITS * ROW_SUBGROUPS * TOKEN_SUBGROUPS * 32u == WG;
+const SUMS: u32 = TOKEN_MATRICES * ROW_MATRICES;
+const_assert SPLITS / 2u * SUMS * 32u <= 4u * BLOCKS * EDGE_ROWS;
+const_assert BLOCKS * EDGE_ROWS / 2u == WG;
+// Four invocations split a block of x: tokens that an invocation takes part in.
+const OWN_TOKENS: u32 = 4u * EDGE_TOKENS / WG;
+
+// Of a block's four groups of columns, the first two words of a vec4 have columns 0 and 2, and 1 and 3; the other two have the
+// same of the group 16 columns to the right.
+var<workgroup> weights: array<vec4<u32>, 4u * BLOCKS * EDGE_ROWS>; // see `weight_at`
+var<workgroup> factors: array<vec4<f32>, BLOCKS * EDGE_ROWS>; // [block, row]: two scales, two offsets
+var<workgroup> first_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
+@if(!one_half) var<workgroup> second_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
+// [block, token]: the sum of a block of x or, with two scales, those of its halves.
+var<workgroup> input_sums: array<vec2<f32>, BLOCKS * EDGE_TOKENS>;
+
+// The place of what a lane has of a matrix of a half block: that of a pair of rows 8 apart, of two words each. Neither the
+// invocations that write adjacent pairs nor the lanes that read them use the same banks.
+fn weight_at(half_block: u32, pair: u32, group: u32) -> u32 {
+    return 4u * (EDGE_ROWS / 2u * half_block + pair) + (group ^ (pair / 2u % 4u));
+}
+
+// Converts a block of two rows, which is block `sub` of those that share its scales, for a pair of rows and block `block` of the
+// step. `at` are its places in the weight.
+fn convert(at: vec2<u32>, sub: u32, pair: u32, block: u32) {
+    let top = load_halves(at.x, sub);
+    let bottom = load_halves(at.y, sub);
+    for (var group = 0u; group < 4u; group++) {
+        let t = top.numbers[group];
+        let b = bottom.numbers[group];
+        weights[weight_at(2u * block, pair, group)] = vec4(t.x, b.x, t.y, b.y);
+        weights[weight_at(2u * block + 1u, pair, group)] = vec4(t.z, b.z, t.w, b.w);
+    }
+    factors[EDGE_ROWS * block + pair_row(pair)] = vec4(top.scale, top.offset);
+    factors[EDGE_ROWS * block + pair_row(pair) + 8u] = vec4(bottom.scale, bottom.offset);
+}
+
+// Splits eight columns of x for a token of block `block` of the step.
+fn split(x: array<vec4<f32>, 2>, scale: f32, block: u32, token: u32, group: u32) {
+    let low = scale * x[0];
+    let high = HIGH_UNIT * scale * x[1];
+    let words = vec4(packed(low), packed(high));
+    let at = EDGE_TOKENS * block + token;
+    first_halves[4u * at + group] = words;
+    @if(!one_half)
+    second_halves[4u * at + group] = vec4(packed(rest(low, words.xy)), packed(rest(high, words.zw)));
+    if HAS_OFFSETS {
+        var sums = vec2(0.0);
+        if SCALES == 1u {
+            sums.x = scale * quad_sum(sum4(x[0] + x[1]));
+        } else {
+            sums = scale * vec2(quad_sum(sum4(x[0])), quad_sum(sum4(x[1])));
+        }
+        if group == 0u {
+            input_sums[at] = sums;
+        }
+    }
+}
+
+// The first row of a pair; the second one is 8 rows below.
+fn pair_row(pair: u32) -> u32 {
+    return 16u * (pair / 8u) + pair % 8u;
+}
+
+// The first row of matrix `m` among those of the subgroup.
+fn matrix_row(m: u32) -> u32 {
+    return m / 2u * (EDGE_ROWS / 2u) + m % 2u * 16u;
+}
+
+// Adds the sums over a block for two rows and two tokens to `acc`: those over the first 16 columns and over the others or, with
+// one scale, over all. `f` are the factors of the rows, `x` the sums of x for the first token, then for the second.
+fn add_scaled(acc: vec4<f32>, sums: array<vec4<f32>, 2>, f: array<vec4<f32>, 2>, x: vec4<f32>) -> vec4<f32> {
+    var total = fma(vec4(f[0].xx, f[1].xx), sums[0], acc);
+    if SCALES == 2u {
+        total = fma(vec4(f[0].yy, f[1].yy), sums[1], total);
+    }
+    if HAS_OFFSETS {
+        total = fma(vec4(f[0].zz, f[1].zz), x.xzxz, total);
+        if SCALES == 2u {
+            total = fma(vec4(f[0].ww, f[1].ww), x.ywyw, total);
+        }
+    }
+    return total;
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let first_row = (wid.x + wid.z * groups.x) * TILE.x;
+    @if(experts) {
+        if wid.y >= p.pairs || !chunk_has_rows(wid.y, first_row, TILE.x) || !leads_group(wid.y, lid) {
+            return;
+        }
+        find_group(wid.y, lid);
+    }
+    let first_token = input_row(wid.y, 0u);
+    @if(lookup) { fill_table(lid); }
+    // Ends with a barrier.
+    find_largest(wid.y, lid);
+    // The pair of rows that the invocation converts, one block of a step, and their first blocks.
+    let pair = lid % (EDGE_ROWS / 2u);
+    let pair_block = lid / (EDGE_ROWS / 2u);
+    let pair_blocks = p.blocks * vec2(
+        tile_row(first_token, first_row, pair_row(pair), EDGE_ROWS),
+        tile_row(first_token, first_row, pair_row(pair) + 8u, EDGE_ROWS),
+    );
+    // The tokens whose x it splits.
+    let group = lid % 4u;
+    var x_rows: array<u32, OWN_TOKENS>;
+    var x_scales: array<f32, OWN_TOKENS>;
+    for (var k = 0u; k < OWN_TOKENS; k++) {
+        let token = (k * WG + lid) / 4u;
+        x_rows[k] = input_row(wid.y, token);
+        x_scales[k] = input_scale(token);
+    }
+    let lane = lid % 32u;
+    let subgroup = lid / 32u;
+    // The rows of matrices that the lane has are this one and the one 8 below; the token of the inputs that it has, and the first
+    // of the two tokens of its sums.
+    let place = subgroup / SPLITS;
+    let row = 32u * (place % ROW_SUBGROUPS) + lane / 4u;
+    let x_token = 32u * (place / ROW_SUBGROUPS) + lane / 4u;
+    let token = 32u * (place / ROW_SUBGROUPS) + 2u * (lane % 4u);
+    let split_number = subgroup % SPLITS;
+    // Of both tokens of the first row, then of the second: [token matrix, row matrix].
+    var acc: array<vec4<f32>, SUMS>;
+    for (var i = 0u; i < SUMS; i++) {
+        acc[i] = vec4(0.0);
+    }
+    for (var step = 0u; step < p.blocks; step += BLOCKS) {
+        // Past the end the last block is repeated, but not multiplied.
+        let own_block = min(step + pair_block, p.blocks - 1u);
+        convert(pair_blocks + own_block, own_block % BLOCKS_PER_SCALES, pair, pair_block);
+        for (var b = 0u; b < BLOCKS; b++) {
+            let block = min(step + b, p.blocks - 1u);
+            for (var k = 0u; k < OWN_TOKENS; k++) {
+                let x = array(load_x(x_rows[k], 8u * block + group), load_x(x_rows[k], 8u * block + 4u + group));
+                split(x, x_scales[k], b, (k * WG + lid) / 4u, group);
+            }
+        }
+        workgroupBarrier();
+        for (var b = split_number; b < min(BLOCKS, p.blocks - step); b += SPLITS) {
+            var a: array<array<vec4<u32>, 2>, ROW_MATRICES>;
+            var f: array<array<vec4<f32>, 2>, ROW_MATRICES>;
+            for (var m = 0u; m < ROW_MATRICES; m++) {
+                let r = row + matrix_row(m);
+                for (var half = 0u; half < 2u; half++) {
+                    a[m][half] = weights[weight_at(2u * b + half, r / 16u * 8u + r % 8u, lane % 4u)];
+                    f[m][half] = factors[EDGE_ROWS * b + r + 8u * half];
+                }
+            }
+            for (var n = 0u; n < TOKEN_MATRICES; n++) {
+                let at = 4u * (EDGE_TOKENS * b + x_token + 8u * n) + lane % 4u;
+                let first = first_halves[at];
+                @if(!one_half) let second = second_halves[at];
+                let sums_at = EDGE_TOKENS * b + token + 8u * n;
+                let x_sums = vec4(input_sums[sums_at], input_sums[sums_at + 1u]);
+                for (var m = 0u; m < ROW_MATRICES; m++) {
+                    // The smaller products come first.
+                    var sums = array(vec4(0.0), vec4(0.0));
+                    @if(!one_half) {
+                        sums[0] = cuda_mma_m16n8k16(a[m][0], second.xy, sums[0]);
+                        sums[SCALES - 1u] = cuda_mma_m16n8k16(a[m][1], second.zw, sums[SCALES - 1u]);
+                    }
+                    sums[0] = cuda_mma_m16n8k16(a[m][0], first.xy, sums[0]);
+                    sums[SCALES - 1u] = cuda_mma_m16n8k16(a[m][1], first.zw, sums[SCALES - 1u]);
+                    let i = ROW_MATRICES * n + m;
+                    acc[i] = add_scaled(acc[i], sums, f[m], x_sums);
+                }
+            }
+        }
+        workgroupBarrier();
+    }
+    @if(splits) {
+        // Half of the subgroups that share rows and tokens pass their sums to the others, and so on.
+        for (var others = SPLITS / 2u; others > 0u; others /= 2u) {
+            let at = SUMS * 32u * (place * others + split_number % others) + lane;
+            if split_number / others == 1u {
+                for (var i = 0u; i < SUMS; i++) {
+                    weights[at + 32u * i] = bitcast<vec4<u32>>(acc[i]);
+                }
+            }
+            workgroupBarrier();
+            if split_number < others {
+                for (var i = 0u; i < SUMS; i++) {
+                    acc[i] += bitcast<vec4<f32>>(weights[at + 32u * i]);
+                }
+            }
+            workgroupBarrier();
+        }
+        if split_number > 0u {
+            return;
+        }
+    }
+    for (var n = 0u; n < TOKEN_MATRICES; n++) {
+        for (var i = 0u; i < 2u; i++) {
+            let t = token + 8u * n + i;
+            let unscale = input_unscale(t);
+            let out_token = tile_token(wid.y, t);
+            for (var j = 0u; j < 2u; j++) {
+                for (var m = 0u; m < 2u; m++) {
+                    let r = first_row + row + matrix_row(m) + 8u * j;
+                    let upper = unscale * acc[ROW_MATRICES * n + m][2u * j + i];
+                    let lower = unscale * acc[ROW_MATRICES * n + m + 2u][2u * j + i];
+                    @if(!gated) store(out_token, r, upper);
+                    @if(!gated) store(out_token, r + EDGE_ROWS / 2u, lower);
+                    @if(gated) store_gated(out_token, r, upper, lower);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+// Splitting x into two halves, which tensor cores multiply in turn.
+
+// Encodings whose numbers are nibbles may leave the high ones where they are in a word; they belong to columns 16 and up of a
+// block, whose x is multiplied by this.
+@if(nibbles) const HIGH_UNIT: f32 = 0.0625;
+@if(!nibbles) const HIGH_UNIT: f32 = 1.0;
+
+fn sum4(v: vec4<f32>) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// Four columns as halves: columns 0 and 2 in a word, and columns 1 and 3.
+fn packed(v: vec4<f32>) -> vec2<u32> {
+    return vec2(pack2x16float(v.xz), pack2x16float(v.yw));
+}
+
+// The remainder of four columns after the halves that `packed` makes of them.
+fn rest(v: vec4<f32>, words: vec2<u32>) -> vec4<f32> {
+    let even = unpack2x16float(words.x);
+    let odd = unpack2x16float(words.y);
+    return v - vec4(even.x, odd.x, even.y, odd.y);
+}
+
+// The sum of a number of four invocations next to each other.
+fn quad_sum(v: f32) -> f32 {
+    let sum = v + subgroupShuffleXor(v, 1u);
+    return sum + subgroupShuffleXor(sum, 2u);
+}
