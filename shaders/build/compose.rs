@@ -11,8 +11,8 @@ use wesl::{
 
 use crate::device_class::DeviceClass;
 use crate::variants::{
-    ANY_COLS, BYTE_ENCODINGS, LOOKUP_FILES, NIBBLE_ENCODINGS, SUBNORMAL_FILE, VALUE_TABLES,
-    VARIANTS, ValueTable, Variant,
+    ANY_COLS, BYTE_ENCODINGS, INTEGER_SCALE_ENCODINGS, LOOKUP_FILES, NIBBLE_ENCODINGS,
+    SUBNORMAL_FILE, VALUE_TABLES, VARIANTS, ValueTable, Variant,
 };
 
 /// Symbols that a kernel declares for the build script without using them itself.
@@ -88,6 +88,9 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
     let nibbles = has("mma") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
     let bytes = has("mma") && has_bytes;
+    let integer_scales = has("mma")
+        && variant.constants.contains(&("TOKENS", 1))
+        && encoding.is_some_and(|name| INTEGER_SCALE_ENCODINGS.contains(&name));
     let whole_blocks = bytes || has("int8") && !has("parts");
     let others = [
         encoding,
@@ -98,6 +101,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         whole_blocks.then_some("whole_blocks"),
         bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
+        integer_scales.then_some("integer_scales"),
     ];
     let features = variant.features.iter().copied();
     let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();

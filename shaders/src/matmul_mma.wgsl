@@ -144,6 +144,17 @@ fn load_weights(own: array<u32, OWN_ROWS>, run: u32, b: u32, scales: array<Scale
     return w;
 }
 
+// What `block_sum` leaves to multiply its result by.
+@if(integer_scales)
+fn factor(s: Scales) -> f32 {
+    return s.d;
+}
+
+@if(!integer_scales)
+fn factor(s: Scales) -> f32 {
+    return 1.0;
+}
+
 // The sum of weights of a block times x: `low` is the sum of numbers times x of its first 16 columns, `high` of the others,
 // or with one scale `low` is that of all.
 fn block_sum(w: PackedPart, low: f32, high: f32, f: Factors) -> f32 {
@@ -253,8 +264,9 @@ fn main(
                         let low = sums[m][0].xz + sums[m][0].yw;
                         let high = sums[m][SCALES - 1u].xz + sums[m][SCALES - 1u].yw;
                         let i = OWN_ROWS * t + 2u * m;
-                        acc[i] = fma(f.unscale, block_sum(w[2u * m][0], low.x, high.x, f), acc[i]);
-                        acc[i + 1u] = fma(f.unscale, block_sum(w[2u * m + 1u][0], low.y, high.y, f), acc[i + 1u]);
+                        let unscale = f.unscale * vec2(factor(scales[2u * m]), factor(scales[2u * m + 1u]));
+                        acc[i] = fma(unscale.x, block_sum(w[2u * m][0], low.x, high.x, f), acc[i]);
+                        acc[i + 1u] = fma(unscale.y, block_sum(w[2u * m + 1u][0], low.y, high.y, f), acc[i + 1u]);
                     }
                 }
             }

@@ -132,6 +132,11 @@ pub(crate) const EXACT_HALVES_FILE: &str = "matmul_tiled_mma";
 /// `load_packed` returns the stored words with two numbers in each byte.
 pub(crate) const NIBBLE_ENCODINGS: &[&str] = &["q4_0", "q4_1", "q4_k", "uint4"];
 
+/// The byte encodings with two scales in a block that are integers times a factor of the super-block, `d`. With `mma` and one
+/// token the condition `integer_scales` holds for them, and `load_packed` returns the integers: a kernel multiplies its one sum
+/// by `d` instead of both scales.
+pub(crate) const INTEGER_SCALE_ENCODINGS: &[&str] = &["q3_k", "q6_k"];
+
 /// Conditions of variants that are selected only if the session's switch of that name is on.
 pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "int8", "plain_top_k"];
 

@@ -32,16 +32,19 @@ fn load_scales(super_block: u32) -> Scales {
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let low = select(s.words.x, s.words.y, sub >= 4u) >> (8u * (sub & 3u));
     let high = s.words.z >> (4u * sub);
-    let scale = vec2((low & 15u) | ((high & 3u) << 4u), ((low >> 4u) & 15u) | (((high >> 2u) & 3u) << 4u));
+    let bits = vec2((low & 15u) | ((high & 3u) << 4u), ((low >> 4u) & 15u) | (((high >> 2u) & 3u) << 4u));
+    let integers = vec2<f32>(bits) - 32.0;
+    @if(integer_scales) let scale = integers;
+    @if(!integer_scales) let scale = s.d * integers;
     let w = plane_main[block] >> vec2(2u * half);
     // The high bits of columns 0..16 in bits 2 and 1 of each byte, those of columns 16..32 in bits 6 and 5.
     let h = (plane_high[block] >> (2u * half)) << 2u;
-    let bits = vec2(h, h >> 1u);
+    let third = vec2(h, h >> 1u);
     let q = vec4(
-        (w & vec2(0x03030303u)) | (bits & vec2(0x04040404u)),
-        ((w >> vec2(4u)) & vec2(0x03030303u)) | ((bits >> vec2(4u)) & vec2(0x04040404u)),
+        (w & vec2(0x03030303u)) | (third & vec2(0x04040404u)),
+        ((w >> vec2(4u)) & vec2(0x03030303u)) | ((third >> vec2(4u)) & vec2(0x04040404u)),
     );
-    return PackedPart(q, s.d * (vec2<f32>(scale) - 32.0), vec2(0.0));
+    return PackedPart(q, scale, vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

@@ -40,14 +40,16 @@ fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedP
     @if(!mma) let word = s.words[sub / 2u];
     @if(mma) let word = plane_scales[s.first_word + sub / 2u];
     let pair = word >> (16u * (sub & 1u));
-    let scale = vec2<f32>(vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u));
+    let integers = vec2<f32>(vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u));
+    @if(integer_scales) let scale = integers;
+    @if(!integer_scales) let scale = s.d * integers;
     @if(whole_blocks) let w = half_block(block, half);
     @if(!whole_blocks) let w = plane_main[part];
     // The high bits of columns 0..16 in bits 0 and 1 of each byte, those of columns 16..32 in bits 4 and 5.
     let h = plane_high[block] >> vec2(2u * half);
     let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
     let high = high_nibbles(w) | (h & vec2(0x30303030u));
-    return PackedPart(vec4(low, high), s.d * scale, vec2(0.0));
+    return PackedPart(vec4(low, high), scale, vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

@@ -99,7 +99,7 @@ const fn three_a_byte(bits: f64) -> [f64; 1] {
 const NVIDIA: &[Goal<1>] = &[
     goal("Q4_0, one token: three instructions a weight byte", "matmul.q4_0.mma1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
     goal("Q4_K, one token: three instructions a weight byte", "matmul.q4_k.mma1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
-    goal("Q6_K, one token: three instructions a weight byte", "matmul.q6_k.mma1", Metric::LoopInstructions, three_a_byte(6.5625), NONE),
+    goal("Q6_K, one token: three instructions a weight byte", "matmul.q6_k.mma1", Metric::LoopInstructions, three_a_byte(6.5625), SM_80),
     goal("Q8_0, one token: three instructions a weight byte", "matmul.q8_0.mma1", Metric::LoopInstructions, three_a_byte(8.5), SM_80),
     goal("F16, one token: three instructions a weight byte",  "matmul.f16.matvec1",  Metric::LoopInstructions, three_a_byte(16.0), SM_80),
     goal("Q4_0, one token, int8: three instructions a weight byte", "matmul_int8.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
