@@ -92,6 +92,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         && variant.constants.contains(&("TOKENS", 1))
         && encoding.is_some_and(|name| INTEGER_SCALE_ENCODINGS.contains(&name));
     let whole_blocks = bytes || has("int8") && !has("parts");
+    let whole_values = has("value_pairs") && encoding == Some("f16");
     let others = [
         encoding,
         any_cols,
@@ -102,6 +103,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
         integer_scales.then_some("integer_scales"),
+        whole_values.then_some("whole_values"),
     ];
     let features = variant.features.iter().copied();
     let conditions: Vec<&str> = features.chain(others.into_iter().flatten()).collect();

@@ -2,30 +2,44 @@
 // Dao et al. 2023), so that one token of a long sequence occupies a whole GPU. A workgroup computes one
 // chunk for up to HEADS query heads of one KV head, and reads each key and value once. Per step of
 // CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
-// summed as in attention.wgsl, eight positions at a time. For wide heads each invocation sums OWN_VEC4S vec4s, and there
-// are fewer heads, so that workgroup memory suffices.
+// summed as in attention.wgsl, eight positions at a time. For wide heads each invocation makes OWN_LOADS loads of a
+// value, and there are fewer heads, so that workgroup memory suffices.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
-import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
-import constants::{HEADS, KEY_VEC4S, OWN_VEC4S};
+import package::cache::{head_offset, key_vec4, key_vec4s};
+@if(whole_values) import package::cache::value_pair;
+@if(!whole_values) import package::cache::value_vec4;
+import constants::{HEADS, KEY_VEC4S, OWN_LOADS};
 
 const WG: u32 = 64u;
 // vec4s of the largest value; those of the largest head are KEY_VEC4S, as many or more.
-const VEC4S: u32 = WG * OWN_VEC4S;
+const VEC4S: u32 = WG * OWN_LOADS;
+// vec4s of a load, and all that an invocation sums. With more than two heads, sums of pairs take too many registers.
+@if(whole_values) const LOADED: u32 = 2u;
+@if(!whole_values) const LOADED: u32 = 1u;
+const OWN_VEC4S: u32 = LOADED * OWN_LOADS;
+// Invocations that have room for their sums in `queries`; there are LOADED times as many.
+const PART: u32 = WG / LOADED;
 // Weights of a step that one invocation computes: all of them of one head.
 const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
 @group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a value + 1], where several chunks are
-// [HEADS, KEY_VEC4S] queries; in the end [HEADS, OWN_VEC4S, WG] sums of values.
+// [HEADS, KEY_VEC4S] queries; in the end [HEADS, OWN_VEC4S, PART] sums of values.
 var<workgroup> queries: array<vec4<f32>, HEADS * KEY_VEC4S>;
 // [CHUNK_STEP, HEADS] scores, then weights.
 var<workgroup> weights: array<f32, CHUNK_STEP * HEADS>;
 var<workgroup> head_offsets: array<u32, CHUNK_STEP>;
 var<workgroup> partials: array<f32, WG>;
 var<workgroup> rescales: array<f32, HEADS>;
+
+// Load `i` of the value at offset `head`.
+fn load_value(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, LOADED> {
+    @if(whole_values) return value_pair(head, i);
+    @if(!whole_values) return array(value_vec4(head, vec4s, i));
+}
 
 // Writes the scores of this invocation's two positions of a step.
 fn store_scores(lid: u32, count: u32, vec4s: u32) {
@@ -77,23 +91,27 @@ fn main(
     let first_of_group = x % blocks * HEADS;
     let heads = min(HEADS, group - first_of_group);
     let first_head = kv_head * group + first_of_group;
-    for (var i = lid; i < HEADS * vec4s; i += WG) {
-        // Those beyond the group repeat its last head; nothing reads their results.
-        let h = min(i / vec4s, heads - 1u);
-        let base = (t * p.heads + first_head + h) * p.head_dim;
-        queries[i / vec4s * KEY_VEC4S + i % vec4s] = load_query(base, i % vec4s);
-    }
     let token = index[t];
     let pages = cache_pages(vec4s);
     let visible = visible_range(token, pages);
     let start = min(visible.x + chunk * chunk_positions(), visible.y);
     let end = min(start + chunk_positions(), visible.y);
-    // Invocation `lid` sums vec4 `lid % columns` and those `columns` further, of every `lanes`-th eight positions of a
-    // step. Beyond the value's end they repeat its last vec4; nothing reads their sums.
-    let columns = (value_vec4s + OWN_VEC4S - 1u) / OWN_VEC4S;
-    let lanes = WG / columns;
-    let own_vec4 = lid % columns;
-    let lane = lid / columns;
+    // An empty chunk needs no queries, and there would be no barrier before its sums, which replace them.
+    for (var i = lid; i < HEADS * vec4s && start < end; i += WG) {
+        // Those beyond the group repeat its last head; nothing reads their results.
+        let h = min(i / vec4s, heads - 1u);
+        let base = (t * p.heads + first_head + h) * p.head_dim;
+        queries[i / vec4s * KEY_VEC4S + i % vec4s] = load_query(base, i % vec4s);
+    }
+    // Invocation `place` of a part sums the vec4s of load `place % columns` and of those `columns` further. Each part has
+    // `lanes` lanes, and all lanes take turns at eight positions of a step. Beyond the value's end they repeat its last
+    // load, which may have a vec4 beyond the end as well; nothing reads their sums.
+    let loads = (value_vec4s + LOADED - 1u) / LOADED;
+    let columns = (loads + OWN_LOADS - 1u) / OWN_LOADS;
+    let lanes = PART / columns;
+    let place = lid % PART;
+    let own_load = place % columns;
+    let lane = place / columns;
     // Of head `lid % HEADS`; the total is that of this invocation's weights.
     var row_max = LOWEST;
     var total = 0.0;
@@ -139,14 +157,17 @@ fn main(
             }
         }
         if lane < lanes {
-            for (var j = 8u * lane; j < count; j += 8u * lanes) {
+            for (var j = 8u * (lid / PART * lanes + lane); j < count; j += 8u * LOADED * lanes) {
                 for (var u = 0u; u < 8u; u++) {
-                    for (var c = 0u; c < OWN_VEC4S; c++) {
-                        let i = min(own_vec4 + c * columns, value_vec4s - 1u);
-                        let value = value_vec4(head_offsets[j + u], vec4s, i);
+                    for (var c = 0u; c < OWN_LOADS; c++) {
+                        let i = min(own_load + c * columns, loads - 1u);
+                        let values = load_value(head_offsets[j + u], vec4s, i);
                         for (var h = 0u; h < HEADS; h++) {
-                            let at = c * HEADS + h;
-                            acc[at] = fma(vec4(weights[(j + u) * HEADS + h]), value, acc[at]);
+                            let weight = vec4(weights[(j + u) * HEADS + h]);
+                            for (var e = 0u; e < LOADED; e++) {
+                                let at = (c * LOADED + e) * HEADS + h;
+                                acc[at] = fma(weight, values[e], acc[at]);
+                            }
                         }
                     }
                 }
@@ -155,21 +176,31 @@ fn main(
         // Waits before the next step overwrites `head_offsets` and `weights`.
         workgroupBarrier();
     }
-    // The queries are read no more; of an empty chunk they are not read at all.
-    workgroupBarrier();
-    for (var c = 0u; c < OWN_VEC4S; c++) {
-        for (var h = 0u; h < HEADS; h++) {
-            queries[h * VEC4S + c * WG + lid] = acc[c * HEADS + h];
-        }
-    }
     weights[lid] = total;
     partials[lid] = row_max;
+    // The queries are read no more. The first part adds the sums of the second.
+    @if(whole_values) {
+        for (var i = 0u; i < OWN_VEC4S * HEADS; i++) {
+            if lid >= PART {
+                queries[i % HEADS * VEC4S + i / HEADS * PART + place] = acc[i];
+            }
+        }
+        workgroupBarrier();
+    }
+    for (var i = 0u; i < OWN_VEC4S * HEADS; i++) {
+        if lid < PART {
+            let at = i % HEADS * VEC4S + i / HEADS * PART + place;
+            @if(whole_values) queries[at] += acc[i];
+            @if(!whole_values) queries[at] = acc[i];
+        }
+    }
     workgroupBarrier();
     for (var i = lid; i < heads * value_vec4s; i += WG) {
         let h = i / value_vec4s;
         let out_vec4 = i % value_vec4s;
+        let load = out_vec4 / LOADED;
+        let own = (load / columns * LOADED + out_vec4 % LOADED) * PART + load % columns;
         var sum = vec4(0.0);
-        let own = out_vec4 % columns + out_vec4 / columns * WG;
         for (var j = 0u; j < lanes * columns; j += columns) {
             sum += queries[h * VEC4S + own + j];
         }

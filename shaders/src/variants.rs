@@ -16,7 +16,8 @@ pub(crate) struct Variant {
     /// needs, those in [`SWITCHES`] also switches that select it; `f16` is both.
     /// `matrix16` and `matrix8` stand for cooperative matrices of that size, natively only, and `mma` for the device feature
     /// `Needs::mma`. `software` holds in all kernels of that class; `whole_blocks`, which the build script sets,
-    /// where an invocation loads whole blocks of weights.
+    /// where an invocation loads whole blocks of weights. With `value_pairs` it sets `whole_values` for the cache format
+    /// f16, of which an invocation then loads and sums two vec4s of values at once.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -132,9 +133,9 @@ pub(crate) const EXACT_HALVES_FILE: &str = "matmul_tiled_mma";
 /// `load_packed` returns the stored words with two numbers in each byte.
 pub(crate) const NIBBLE_ENCODINGS: &[&str] = &["q4_0", "q4_1", "q4_k", "uint4"];
 
-/// The byte encodings with two scales in a block that are integers times a factor of the super-block, `d`. With `mma` and one
-/// token the condition `integer_scales` holds for them, and `load_packed` returns the integers: a kernel multiplies its one sum
-/// by `d` instead of both scales.
+/// The byte encodings with two scales in a block that are integers times a factor of the super-block, `d`. With `mma` and
+/// one token the condition `integer_scales` holds for them, and `load_packed` returns the integers: a kernel multiplies the
+/// one sum by `d` instead of both scales.
 pub(crate) const INTEGER_SCALE_ENCODINGS: &[&str] = &["q3_k", "q6_k"];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.
@@ -306,14 +307,14 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("full_attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "cooperative16_lanes64_head64", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "cooperative16_lanes64_head128", "attention_cooperative", &["f16", "subgroups", "matrix16", "bidirectional"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
-    variant("attention_split.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
-    variant("attention_split.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
-    variant("attention_split.", "heads4", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 4)], DeviceClass::Any, ANY),
-    variant("attention_split.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8), ("OWN_VEC4S", 1), ("KEY_VEC4S", 64)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads1", "attention_split", &["whole_keys", "value_pairs"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_LOADS", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads2", "attention_split", &["whole_keys", "value_pairs"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_LOADS", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads4", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_LOADS", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 4)], DeviceClass::Any, ANY),
+    variant("attention_split.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8), ("OWN_LOADS", 1), ("KEY_VEC4S", 64)], DeviceClass::Any, ANY),
     // Heads of more than 256 elements.
-    variant("attention_split_wide.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
-    variant("attention_split_wide.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
-    variant("attention_split_wide.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_VEC4S", 2), ("KEY_VEC4S", 144)], DeviceClass::Any, ANY),
+    variant("attention_split_wide.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_LOADS", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
+    variant("attention_split_wide.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_LOADS", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
+    variant("attention_split_wide.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_LOADS", 2), ("KEY_VEC4S", 144)], DeviceClass::Any, ANY),
     variant("attention_combine", "baseline", "attention_combine", &[], &[("WG", 128), ("OUT", 2)], DeviceClass::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("clamped_swiglu", "baseline", "clamped_swiglu", &[],        &[("WG", 256)], DeviceClass::Any, ANY),

@@ -1,11 +1,13 @@
 // A KV cache in half precision: a head takes two words for each of its vec4s, of which it has an even number: the last
-// may be unused. Kernels in which an invocation reads whole keys (`whole_keys`) load two vec4s at once.
+// may be unused. Kernels in which an invocation reads whole keys (`whole_keys`), or pairs of vec4s of values
+// (`whole_values`), load two vec4s at once.
 import package::query::query;
 import constants::CACHE;
 
 @if(!write && whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(!write && !whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && !whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 
@@ -25,7 +27,8 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
 fn cached_heads(vec4s: u32) -> u32 {
     @if(whole_keys) let k_len = 2u * arrayLength(&k_cache);
     @if(!whole_keys) let k_len = arrayLength(&k_cache);
-    @if(!keys) let len = min(k_len, arrayLength(&v_cache));
+    @if(!keys && whole_values) let len = min(k_len, 2u * arrayLength(&v_cache));
+    @if(!keys && !whole_values) let len = min(k_len, arrayLength(&v_cache));
     @if(keys) let len = k_len;
     return len / max(head_offset(1u, vec4s), 1u);
 }
@@ -66,9 +69,16 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
 }
 
 // Vec4 `i` of the value at offset `head`.
-@if(!keys)
+@if(!keys && !whole_values)
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return unpack_vec4(v_cache[head + i]);
+}
+
+// Vec4s `2 * pair` and `2 * pair + 1` of the value at offset `head`. The last one may be unused.
+@if(whole_values)
+fn value_pair(head: u32, pair: u32) -> array<vec4<f32>, 2> {
+    let halves = v_cache[head / 2u + pair];
+    return array(unpack_vec4(halves.xy), unpack_vec4(halves.zw));
 }
 
 // Stores unit `unit` of the key at offset `head`.

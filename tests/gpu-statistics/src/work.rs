@@ -52,6 +52,14 @@ const WORK: &[Work] = &[
     },
     // A step of 128 positions: scores by four vec4s, none left over, perhaps a pass over the largest scores, and the
     // values of half the positions, eight at a time.
+    // With few heads, of a quarter of the positions, two vec4s of each.
+    Work {
+        pattern: "attention_split.f16.heads* !*.heads4", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
+        turns: &[
+            &["8", "0", "4"],
+            &["8", "0", "64/HEADS", "4"],
+        ],
+    },
     Work {
         pattern: "attention_split.*", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
         turns: &[

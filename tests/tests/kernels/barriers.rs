@@ -14,7 +14,7 @@ use wisp_tests::cuda::{emulator, find_in};
 /// stays.
 const REDUNDANT: &[(&str, &str, u32, &str)] = &[
     ("attention_split", "heads1", 2, ONE_HEAD),
-    ("attention_split", "heads1", 6, ONE_HEAD),
+    ("attention_split_wide", "heads1", 2, ONE_HEAD),
     ("attention_tiled", "cooperative", 3, UNIFORM_LOAD),
     ("attention_tiled", "cooperative", 4, SUBGROUPS),
     ("attention_tiled", "cooperative", 12, UNIFORM_LOAD),
