@@ -26,3 +26,11 @@ fn half_scale(m: f32) -> f32 {
 fn half_unscale(m: f32) -> f32 {
     return power_of_two(exponent_of(m) - 10u);
 }
+
+// Splits two numbers into two halves each, whose sum differs from the number by at most one unit in the last place of f32,
+// unless the second half is subnormal. Returns a word of the first halves and a word of the second ones, which are
+// multiplied by `unit`.
+fn two_halves(v: vec2<f32>, unit: f32) -> vec2<u32> {
+    let first = pack2x16float(v);
+    return vec2(first, pack2x16float(unit * (v - unpack2x16float(first))));
+}

@@ -14,11 +14,12 @@ import package::unpack::PackedPart;
 import package::mma::cuda_mma_m16n8k16;
 @if(!nibbles) import package::mma::cuda_byte_perm;
 import package::half_precision::{half_scale, half_unscale};
+import package::quad::{quad_max, quad_sum};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
-import package::split_inputs::{packed, rest, quad_sum, sum4, HIGH_UNIT};
+import package::split_inputs::{packed, rest, sum4, HIGH_UNIT};
 import constants::{WG, ROWS, TOKENS, BLOCKS, MATRICES, MAX_OWN_BLOCKS};
 
 @if(!gated) const TILE = vec2<u32>(ROWS, TOKENS);
@@ -85,9 +86,7 @@ fn load_halves(first_token: u32, first_block: u32, lid: u32) {
         let at = 8u * min(block, last_block) + group;
         let x = array(load_x(token, at), load_x(token, at + 4u));
         let m = max(abs(x[0]), abs(x[1]));
-        var largest = max(max(m.x, m.y), max(m.z, m.w));
-        largest = max(largest, subgroupShuffleXor(largest, 1u));
-        largest = max(largest, subgroupShuffleXor(largest, 2u));
+        let largest = quad_max(max(max(m.x, m.y), max(m.z, m.w)));
         let scale = select(0.0, half_scale(largest), block <= last_block);
         let low = scale * x[0];
         let high = HIGH_UNIT * scale * x[1];

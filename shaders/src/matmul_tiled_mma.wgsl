@@ -18,7 +18,8 @@ import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
 @if(gated) import package::matmul_io::store_gated;
 import package::matmul_tile::tile_token;
 import package::mma::cuda_mma_m16n8k16;
-import package::split_inputs::{packed, rest, quad_sum, sum4, HIGH_UNIT};
+import package::quad::quad_sum;
+import package::split_inputs::{packed, rest, sum4, HIGH_UNIT};
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, BLOCKS};
 

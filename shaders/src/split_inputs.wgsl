@@ -20,9 +20,3 @@ fn rest(v: vec4<f32>, words: vec2<u32>) -> vec4<f32> {
     let odd = unpack2x16float(words.y);
     return v - vec4(even.x, odd.x, even.y, odd.y);
 }
-
-// The sum of a number of four invocations next to each other.
-fn quad_sum(v: f32) -> f32 {
-    let sum = v + subgroupShuffleXor(v, 1u);
-    return sum + subgroupShuffleXor(sum, 2u);
-}

@@ -153,6 +153,8 @@ impl Variant {
             (true, _) if self.file == EXACT_HALVES_FILE => HALF_ENCODINGS,
             (true, _) if self.features.contains(&"mma") => BYTE_ENCODINGS,
             (true, _) => ENCODINGS,
+            // Tensor cores multiply halves.
+            (_, true) if self.features.contains(&"mma") => &["f16"],
             (_, true) => CACHES,
             _ => &[],
         }
@@ -289,6 +291,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("full_attention.", "serial",  "attention_serial", &["serial", "bidirectional"], &[("WG", 4), ("CACHE", 2), ("OUT", 6), ("MAX_COLS", 256)], DeviceClass::Software, ANY),
     variant("attention.",     "baseline", "attention",     &[],            &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
     variant("full_attention.", "baseline", "attention",    &["bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
+    // NVIDIA's GPUs: matrix units for many tokens, with the accuracy of f32.
+    variant("attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     // GPUs: tiles for many tokens; for few, the cache split into chunks, by query heads of a KV head.
     variant("attention_tiled.", "head64", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
     variant("attention_tiled.", "head128", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
@@ -299,6 +304,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("attention_tiled.", "cooperative16_lanes32_head128", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 128), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head64", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head128", "attention_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "head64", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "head128", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "head256", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 4), ("MAX_COLS", 256)], DeviceClass::Any, ANY),

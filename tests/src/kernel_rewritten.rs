@@ -5,6 +5,17 @@ use wisp_shaders::{Kernel, Wgsl};
 
 use crate::kernels::{Case, adapters, differences, is_sampled, least_bound, run, unmet};
 
+/// Returns a kernel's WGSL with other names for the functions that CUDA replaces with instructions, which are computed as their
+/// WGSL says then.
+///
+/// # Panics
+///
+/// If the kernel has none of them.
+pub fn without_intrinsics(wgsl: &str) -> String {
+    assert!(wgsl.contains("fn cuda_"), "{wgsl}");
+    wgsl.replace("cuda_", "plain_")
+}
+
 /// Runs a kernel with other WGSL on every case.
 ///
 /// # Panics

@@ -27,8 +27,9 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
 fn cached_heads(vec4s: u32) -> u32 {
     @if(whole_keys) let k_len = 2u * arrayLength(&k_cache);
     @if(!whole_keys) let k_len = arrayLength(&k_cache);
-    @if(!keys && whole_values) let len = min(k_len, 2u * arrayLength(&v_cache));
-    @if(!keys && !whole_values) let len = min(k_len, arrayLength(&v_cache));
+    @if(whole_values) let v_len = 2u * arrayLength(&v_cache);
+    @if(!keys && !whole_values) let v_len = arrayLength(&v_cache);
+    @if(!keys) let len = min(k_len, v_len);
     @if(keys) let len = k_len;
     return len / max(head_offset(1u, vec4s), 1u);
 }
@@ -68,17 +69,22 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
     return array(unpack_vec4(halves[0]), unpack_vec4(halves[1]), unpack_vec4(halves[2]), unpack_vec4(halves[3]));
 }
 
+// Vec4s `2 * i` and `2 * i + 1` of the key at offset `head`, as halves.
+@if(whole_keys)
+fn key_pair(head: u32, i: u32) -> vec4<u32> {
+    return k_cache[head / 2u + i];
+}
+
+// The same of the value at offset `head`.
+@if(whole_values)
+fn value_pair(head: u32, i: u32) -> vec4<u32> {
+    return v_cache[head / 2u + i];
+}
+
 // Vec4 `i` of the value at offset `head`.
 @if(!keys && !whole_values)
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return unpack_vec4(v_cache[head + i]);
-}
-
-// Vec4s `2 * pair` and `2 * pair + 1` of the value at offset `head`. The last one may be unused.
-@if(whole_values)
-fn value_pair(head: u32, pair: u32) -> array<vec4<f32>, 2> {
-    let halves = v_cache[head / 2u + pair];
-    return array(unpack_vec4(halves.xy), unpack_vec4(halves.zw));
 }
 
 // Stores unit `unit` of the key at offset `head`.

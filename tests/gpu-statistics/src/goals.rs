@@ -129,6 +129,11 @@ const NVIDIA: &[Goal<1>] = &[
     goal("Q4_0, many tokens, cooperative: instructions a multiply-add", "matmul.q4_0.cooperative16_patch64x32", Metric::LoopInstructions, [0.1], NONE),
     goal("attention, prefill, cooperative: matrix products a multiply-add", "attention_tiled.*.cooperative*", Metric::LoopMatrices, [0.016], SM_80),
     goal("attention, prefill, cooperative: instructions a multiply-add", "attention_tiled.f16.cooperative16_lanes32_head128", Metric::LoopInstructions, [0.5], SM_80),
+    // Each multiply-add is two products of halves: twice as many as above.
+    goal("attention, prefill, exact: matrix products a multiply-add", "attention_tiled.f16.mma_*", Metric::LoopMatrices, [0.031], SM_80),
+    goal("attention, prefill, exact: instructions a multiply-add", "attention_tiled.f16.mma_head128", Metric::LoopInstructions, [0.2], SM_80),
+    goal("attention, prefill, exact, heads of 64: instructions a multiply-add", "attention_tiled.f16.mma_head64", Metric::LoopInstructions, [0.25], SM_80),
+    goal("attention, prefill, exact: bytes a load", "attention_tiled.f16.mma_*", Metric::LoadBytes, [12.0], SM_80),
     goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
     goal("products: spills", "matmul*", Metric::Spills, [0.0], SM_80),
     goal("products: local memory", "matmul*", Metric::Scratch, [0.0], SM_80),

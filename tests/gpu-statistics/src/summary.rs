@@ -100,7 +100,8 @@ const NVIDIA: &[(&str, &str, Option<f64>)] = &[
     ("Q4_0, many tokens, f16", "matmul.q4_0.f16_tile128x64", None),
     ("Q4_0, many tokens, cooperative", "matmul.q4_0.cooperative16_patch64x32", None),
     ("attention, decode", "attention_split.f16.heads4", None),
-    ("attention, prefill", "attention_tiled.f16.head128", None),
+    ("attention, prefill", "attention_tiled.f16.mma_head128", None),
+    ("attention, prefill, without matrix units", "attention_tiled.f16.head128", None),
     ("attention, prefill, cooperative", "attention_tiled.f16.cooperative16_lanes32_head128", None),
 ];
 

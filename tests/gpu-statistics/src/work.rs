@@ -134,6 +134,8 @@ const NVIDIA: &[Work] = &[
             &["1", "ROWS/4", "0", "64", "1", "0", "0", "0", "8/PARTS", "8/PARTS", "8/PARTS", "8/PARTS"],
         ],
     },
+    // The tiles have a loop that caps scores.
+    Work { pattern: "*attention_tiled.*.mma_*", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", turns: &[&["ROWS/4", "0", "64", "0"]], columns: "" },
     // The rest of the loop over the tile's tokens has a loop of its own.
     Work {
         pattern: "*attention_tiled.*", unit: "multiply-add", units: "64*ROWS*POSITIONS*VEC4S*8/WG", columns: "",

@@ -8,8 +8,11 @@ use wisp_shaders::{
     params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
 };
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
-use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close, exact, noise};
-use wisp_tests::sample;
+use wisp_tests::kernels::{
+    Case, Memory, cache, case, check, check_fitting, check_outputs, close, exact, noise,
+    twin_outputs,
+};
+use wisp_tests::{kernel_rewritten, sample};
 
 use crate::kv_write::{key_write, kv_write};
 use crate::paged::{
@@ -103,6 +106,12 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
     case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
+/// The ops that compute tiles, and the cases that [`tiled`] makes theirs.
+const TILED_OPS: [(&str, fn(&Batch, CacheFormat) -> Case); 2] = [
+    ("attention_tiled", attention),
+    ("full_attention_tiled", full_attention),
+];
+
 /// Sinks above and below most scores.
 fn sinks(b: &Batch) -> Memory {
     let sinks = noise(7, b.heads);
@@ -122,7 +131,8 @@ fn tiled(b: &Batch, case: Case) -> Case {
     let rows = case.grid[1] * b.heads / b.kv_heads;
     Case {
         grid: vec![b.kv_heads, rows],
-        cols: b.value_dim,
+        // As sessions choose kernels: those for up to 128 elements may need whole heads in memory.
+        cols: b.value_dim.max(b.head_dim.min(129)),
         ..case
     }
 }
@@ -274,13 +284,7 @@ fn tiles_follow_the_largest_score() {
         batch([2, 1, 128, 16], 40, 0.0, &[(80, 40)]),
     ];
     for format in CacheFormat::ALL {
-        for (op, of) in [
-            (
-                "attention_tiled",
-                attention as fn(&Batch, CacheFormat) -> Case,
-            ),
-            ("full_attention_tiled", full_attention),
-        ] {
+        for (op, of) in TILED_OPS {
             let grown = |b, sign| tiled(b, growing_scores(b, format, sign, of(b, format)));
             let cases = batches
                 .iter()
@@ -313,6 +317,124 @@ fn queries_beyond_half_precision_are_scaled() {
         check_fitting(&format.op("attention_tiled"), &[causal]);
         let whole = tiled(&b, with_lengths(case, &[70]));
         check_fitting(&format.op("full_attention_tiled"), &[whole]);
+    }
+}
+
+/// Large elements of each query, whose products with each key cancel.
+#[test]
+fn outliers_that_cancel_take_no_bits_from_the_other_elements() {
+    for dim in [64, 128] {
+        let b = batch([4, 2, dim, 16], 0, 0.0, &[(30, 40)]);
+        let changed = |seed, len, change: fn(&mut [f32])| {
+            let mut all = noise(seed, len);
+            all.chunks_exact_mut(dim).for_each(change);
+            all
+        };
+        let queries = changed(1, b.index().len() * b.heads * dim, |q| {
+            q[4] *= 30.0;
+            q[37] = q[4];
+        });
+        let keys = changed(2, b.cache_len(), |k| k[37] = -k[4]);
+        for format in [CacheFormat::F32, CacheFormat::F16] {
+            let mut case = attention(&b, format);
+            case.memory[0] = exact(&queries);
+            case.memory[1] = cache(format, dim, &keys, None);
+            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+        }
+    }
+}
+
+/// Sums of many products of one sign, in which errors of one sign would add up.
+#[test]
+fn errors_do_not_grow_with_the_positions() {
+    for dim in [64, 128] {
+        let b = batch([2, 1, dim, 16], 0, 0.0, &[(2000, 20)]);
+        for format in CacheFormat::ALL {
+            let mut case = attention(&b, format);
+            let values = noise(3, b.cache_len());
+            let values: Vec<f32> = values.iter().map(|value| value.abs()).collect();
+            case.memory[2] = cache(format, dim, &values, None);
+            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+        }
+    }
+}
+
+/// A cache in half precision has room for an even number of vec4s, and nothing writes the one that a head lacks.
+#[test]
+fn unused_memory_of_a_cache_may_be_nan() {
+    let batches = [
+        batch([4, 2, 20, 16], 0, 0.0, &[(0, 70)]),
+        batch([2, 1, 36, 3], 0, 0.0, &[(40, 30)]),
+        batch([2, 1, 100, 16], 0, 0.0, &[(0, 20), (33, 9)]),
+    ];
+    let format = CacheFormat::F16;
+    for b in &batches {
+        let head_words = format.head_words(b.head_dim as u32) as usize;
+        let with_nan = |memory: &Memory| {
+            let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(memory.bytes());
+            for head in words.chunks_exact_mut(head_words) {
+                head[2 * b.head_dim.div_ceil(4)..].fill(u32::MAX);
+            }
+            exact(&words)
+        };
+        for (op, of) in TILED_OPS {
+            let mut case = tiled(b, of(b, format));
+            for memory in &mut case.memory[1..3] {
+                *memory = with_nan(memory);
+            }
+            check_fitting(&format.op(op), &[case]);
+        }
+    }
+}
+
+/// Two sequences in one tile, of which one has keys and values that are not numbers.
+#[test]
+fn numbers_that_are_not_finite_stay_in_their_sequence() {
+    let b = batch([4, 2, 64, 16], 0, 0.0, &[(3, 5), (20, 7)]);
+    let (width, table) = (b.page_size * b.kv_heads * b.head_dim, b.table());
+    let with_nan = |seed| {
+        let mut all = noise(seed, b.cache_len());
+        for page in &table[b.max_pages()..] {
+            all[*page as usize * width..][..width].fill(f32::NAN);
+        }
+        all
+    };
+    for format in [CacheFormat::F32, CacheFormat::F16] {
+        for (op, of) in TILED_OPS {
+            let op = format.op(op);
+            let mut case = tiled(&b, of(&b, format));
+            let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&twin_outputs(&op, &case)[5]);
+            for i in [1, 2] {
+                case.memory[i] = cache(format, b.head_dim, &with_nan(i as u32 + 1), None);
+            }
+            let finite = &expected[..5 * b.heads * b.value_dim];
+            check_outputs(&op, &[case], |_, outputs| {
+                let actual: Vec<f32> = bytemuck::pod_collect_to_vec(&outputs[5]);
+                let mut both = actual.iter().zip(finite);
+                let is_wrong = |(a, b): (&f32, &f32)| a.is_nan() || (a - b).abs() > 2e-3;
+                let wrong = both.position(is_wrong);
+                let message = |i| format!("result {i} is wrong");
+                wrong.map(message).into_iter().collect()
+            });
+        }
+    }
+}
+
+/// The instructions that CUDA puts in the place of functions do what the functions say in WGSL.
+#[test]
+fn instructions_do_what_their_wgsl_says() {
+    for (name, b) in [
+        (
+            "attention_tiled.f16.mma_head64",
+            sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
+        ),
+        (
+            "attention_tiled.f16.mma_head128",
+            sink_batch([4, 2, 128, 16], 0, 0.0, &[(40, 20), (0, 3)]),
+        ),
+    ] {
+        let cases = [tiled(&b, attention(&b, CacheFormat::F16))];
+        kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
     }
 }
 

@@ -1,0 +1,319 @@
+// Attention of many tokens on NVIDIA's tensor cores, as accurate as in f32: tiles as in attention_tiled.wgsl, whose scores
+// and weighted sums are products of matrices of halves (FlashAttention-2, Dao 2023). A cache in half precision holds keys
+// and values as tensor cores take them. Queries, scaled by a power of two for each row, and weights are split into two
+// halves each, whose sum differs from them by at most one unit in the last place of f32, and both halves are multiplied.
+//
+// Tensor cores truncate sums to about as many bits as f32 has (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
+// 2021). So that errors do not add up over a long sequence, the sums of a tile are computed apart, and added as f32.
+//
+// A subgroup computes 16 rows, of which a lane has rows `g` and `g + 8` with `g = lane / 4`. Scores leave the matrix units
+// in the registers in which weights enter them. In scores the order of elements, and in sums that of columns, is chosen so
+// that a lane reads 16 bytes at a time of keys and of values.
+import package::attention_io::{cache_pages, index, load_query, run_of_tokens, visible_kv_row, visible_range};
+import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
+import package::cache::{head_offset, key_pair, value_pair};
+import package::half_precision::{half_scale, half_unscale, max_magnitude, two_halves};
+import package::mma::{cuda_byte_perm, cuda_mma_m16n8k16};
+import package::quad::{quad_max, quad_sum};
+import constants::{DIMS, POSITIONS};
+
+const ROWS: u32 = 64u;
+const WG: u32 = 2u * ROWS;
+const TILE = vec2<u32>(1u, ROWS);
+const MIN_SUBGROUP = 32u;
+// Chunks of a head. A lane loads a chunk at a time, eight elements, of four positions that meet in a lane's part of a
+// matrix.
+const CHUNKS: u32 = DIMS / 8u;
+const_assert 4u * WG == POSITIONS * CHUNKS;
+// Groups of 32 elements.
+const GROUPS: u32 = DIMS / 32u;
+// vec4s of words from one position to the next, or from four positions: eight lanes that read or write together do so in
+// different banks.
+const KEY_STRIDE: u32 = CHUNKS + 4u;
+const VALUE_STRIDE: u32 = 4u * CHUNKS + 2u;
+// The factor by which second halves of queries are scaled, so that they have as many bits as first ones.
+const SECOND_UNIT: f32 = 2048.0;
+// The largest weight of a row is 2^14, so that one that is 2^-28 times as large still has all bits of a half.
+const LARGEST_EXPONENT: f32 = 14.0;
+// In the place of the first position that a row sees: the row is not among those that are computed.
+const NO_ROW: u32 = 0xffffffffu;
+const LOG2_E: f32 = 1.442695;
+const LN_2: f32 = 0.6931472;
+
+// Two elements in a word.
+var<workgroup> keys: array<vec4<u32>, POSITIONS * KEY_STRIDE>; // [position, chunk]
+// The same element of two positions in a word. A vec4 has two elements of four positions: [four positions, chunk / 8, part
+// of a chunk, chunk % 8].
+var<workgroup> values: array<vec4<u32>, POSITIONS / 4u * VALUE_STRIDE>;
+// Offsets of the keys and values in the cache, of two tiles in turn.
+var<workgroup> head_offsets: array<u32, 2u * POSITIONS>;
+
+// A chunk of each of a lane's positions.
+alias Chunks = array<vec4<u32>, 4>;
+
+// Finds where a tile's keys and values are. Positions beyond the last visible one repeat it, with weight 0.
+fn find_heads(lid: u32, sequence: u32, first: u32, end: u32, kv_head: u32, pages: u32, vec4s: u32) {
+    if lid < POSITIONS && first < end {
+        let row = visible_kv_row(sequence, min(first + lid, end - 1u), kv_head, pages);
+        head_offsets[first_offset(first) + lid] = head_offset(row, vec4s);
+    }
+}
+
+// The place of the first offset of the tile at position `first`, which is one or the other for tiles that follow each other.
+fn first_offset(first: u32) -> u32 {
+    return first & POSITIONS;
+}
+
+fn load_offsets(lid: u32, first: u32) -> vec4<u32> {
+    let at = first_offset(first) + own_position(lid);
+    return vec4(head_offsets[at], head_offsets[at + 1u], head_offsets[at + 8u], head_offsets[at + 9u]);
+}
+
+fn load_keys(offsets: vec4<u32>, chunk: u32) -> Chunks {
+    return array(
+        key_pair(offsets.x, chunk),
+        key_pair(offsets.y, chunk),
+        key_pair(offsets.z, chunk),
+        key_pair(offsets.w, chunk),
+    );
+}
+
+fn load_values(offsets: vec4<u32>, chunk: u32) -> Chunks {
+    return array(
+        value_pair(offsets.x, chunk),
+        value_pair(offsets.y, chunk),
+        value_pair(offsets.z, chunk),
+        value_pair(offsets.w, chunk),
+    );
+}
+
+// The lane's first position, of those that it loads; the others are 1, 8 and 9 behind it.
+fn own_position(lid: u32) -> u32 {
+    let four = lid / CHUNKS;
+    return four / 4u * 16u + four % 4u * 2u;
+}
+
+// Stores keys. A head may end in half a chunk; what the cache has in the other half is left out.
+fn store_keys(lid: u32, chunks: Chunks, is_half: bool) {
+    let at = own_position(lid) * KEY_STRIDE + lid % CHUNKS;
+    for (var i = 0u; i < 4u; i++) {
+        let chunk = chunks[i];
+        keys[at + (i / 2u * 8u + i % 2u) * KEY_STRIDE] = vec4(chunk.xy, select(chunk.zw, vec2(0u), is_half));
+    }
+}
+
+// Stores the values of four positions.
+fn store_values(lid: u32, chunks: Chunks) {
+    let chunk = lid % CHUNKS;
+    let at = lid / CHUNKS * VALUE_STRIDE + chunk / 8u * 32u + chunk % 8u;
+    for (var i = 0u; i < 4u; i++) {
+        values[at + 8u * i] = vec4(
+            cuda_byte_perm(chunks[0][i], chunks[1][i], 0x5410u),
+            cuda_byte_perm(chunks[2][i], chunks[3][i], 0x5410u),
+            cuda_byte_perm(chunks[0][i], chunks[1][i], 0x7632u),
+            cuda_byte_perm(chunks[2][i], chunks[3][i], 0x7632u),
+        );
+    }
+}
+
+// The place of a row among the heads of all tokens.
+fn query_head(row: u32, kv_head: u32, group: u32) -> u32 {
+    return (row / group * p.kv_heads + kv_head) * group + row % group;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let kv_head = wid.x;
+    let group = p.heads / p.kv_heads;
+    let first_row = wid.y * ROWS;
+    if kv_head >= p.kv_heads || first_row >= p.tokens * group {
+        return;
+    }
+    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, DIMS / 4u);
+    let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, DIMS / 4u);
+    let pages = cache_pages(vec4s);
+    let last_row = min(first_row + ROWS, p.tokens * group) - 1u;
+    let end_token = last_row / group + 1u;
+    // The chunk that this lane loads. Beyond the head's end it repeats the last one, where queries are 0 and nothing reads
+    // sums.
+    let chunk = min(lid % CHUNKS, (vec4s - 1u) / 2u);
+    let is_half = 2u * chunk + 1u == vec4s;
+    // The lane's rows, and its place among the lanes that share them.
+    let lane = lid % 32u;
+    let g = lane / 4u;
+    let t = lane % 4u;
+    let rows = first_row + lid / 32u * 16u + g + vec2(0u, 8u);
+    // The lane's part of the queries, 16 elements of each: first halves and second halves.
+    var queries: array<array<vec4<u32>, 2>, 2u * GROUPS>;
+    // The factors that make sums of products scores times log2(e) or, if they are to be capped, scores.
+    var units: vec2<f32>;
+    let score_unit = select(1.0, LOG2_E, p.softcap == 0.0);
+    for (var r = 0u; r < 2u; r++) {
+        // Rows beyond the last one repeat it; nothing reads their results.
+        let base = query_head(min(rows[r], last_row), kv_head, group) * p.head_dim;
+        var query: array<vec4<f32>, 2u * GROUPS>;
+        var magnitude = 0.0;
+        for (var i = 0u; i < 2u * GROUPS; i++) {
+            query[i] = load_query(base, i / 2u * 8u + 2u * t + i % 2u);
+            magnitude = max_magnitude(query[i], magnitude);
+        }
+        magnitude = quad_max(magnitude);
+        let scale = half_scale(magnitude);
+        units[r] = score_unit * half_unscale(magnitude);
+        for (var i = 0u; i < 2u * GROUPS; i++) {
+            let left = two_halves(scale * query[i].xy, SECOND_UNIT);
+            let right = two_halves(scale * query[i].zw, SECOND_UNIT);
+            for (var half = 0u; half < 2u; half++) {
+                queries[i][half][r] = left[half];
+                queries[i][half][2u + r] = right[half];
+            }
+        }
+    }
+    var token = first_row / group;
+    while token < end_token {
+        let first_token = token;
+        let run = run_of_tokens(token, end_token, pages);
+        let visible = run.visible;
+        token = run.end;
+        var starts = vec2(NO_ROW);
+        var counts = vec2(0u);
+        for (var r = 0u; r < 2u; r++) {
+            // Rows beyond the last one would be of tokens beyond the last one.
+            let own = rows[r] / group;
+            if own >= first_token && own < token {
+                let range = visible_range(index[own], pages);
+                starts[r] = range.x;
+                counts[r] = range.y - range.x;
+            }
+        }
+        // [group, column]
+        var acc: array<array<vec4<f32>, 4>, GROUPS>;
+        for (var c = 0u; c < GROUPS; c++) {
+            for (var n = 0u; n < 4u; n++) {
+                acc[c][n] = vec4(0.0);
+            }
+        }
+        // The scores, times log2(e), that have the weight 1.
+        var reference = vec2(LOWEST);
+        // Of this lane's positions.
+        var total = vec2(0.0);
+        find_heads(lid, run.sequence, visible.x, visible.y, kv_head, pages, vec4s);
+        workgroupBarrier();
+        var key_chunks: Chunks;
+        if visible.x < visible.y {
+            key_chunks = load_keys(load_offsets(lid, visible.x), chunk);
+        }
+        for (var first = visible.x; first < visible.y; first += POSITIONS) {
+            store_keys(lid, key_chunks, is_half);
+            workgroupBarrier();
+            // Of 8 positions each; then weights.
+            var scores: array<vec4<f32>, POSITIONS / 8u>;
+            for (var j = 0u; j < POSITIONS / 8u; j++) {
+                var sums = array(vec4(0.0), vec4(0.0));
+                for (var c = 0u; c < GROUPS; c++) {
+                    let key = keys[g * KEY_STRIDE + t + (8u * j * KEY_STRIDE + 4u * c)];
+                    for (var half = 0u; half < 2u; half++) {
+                        sums[half] = cuda_mma_m16n8k16(queries[2u * c][half], key.xy, sums[half]);
+                        sums[half] = cuda_mma_m16n8k16(queries[2u * c + 1u][half], key.zw, sums[half]);
+                    }
+                }
+                scores[j] = units.xxyy * fma(sums[1], vec4(1.0 / SECOND_UNIT), sums[0]);
+            }
+            // A loop that is not unrolled, so that compilers keep this rare case short.
+            let capped_matrices = select(0u, min(POSITIONS, visible.y - first + 7u) / 8u, p.softcap != 0.0);
+            for (var i = 0u; i < capped_matrices; i++) {
+                var s = scores[0];
+                for (var j = 1u; j < POSITIONS / 8u; j++) {
+                    s = select(s, scores[j], i == j);
+                }
+                s = LOG2_E * vec4(capped(s.x), capped(s.y), capped(s.z), capped(s.w));
+                for (var j = 0u; j < POSITIONS / 8u; j++) {
+                    scores[j] = select(scores[j], s, i == j);
+                }
+            }
+            let last = first + POSITIONS - 1u;
+            if any(vec4(first - starts, last - starts) >= counts.xyxy) {
+                for (var j = 0u; j < POSITIONS / 8u; j++) {
+                    let positions = first + 8u * j + 2u * t + vec4(0u, 1u, 0u, 1u);
+                    scores[j] = select(vec4(MASKED), scores[j], positions - starts.xxyy < counts.xxyy);
+                }
+            }
+            // Not earlier, because scores need the registers.
+            let value_chunks = load_values(load_offsets(lid, first), chunk);
+            var row_max = max(scores[0].xz, scores[0].yw);
+            for (var j = 1u; j < POSITIONS / 8u; j++) {
+                row_max = max(row_max, max(scores[j].xz, scores[j].yw));
+            }
+            row_max = vec2(quad_max(row_max.x), quad_max(row_max.y));
+            let lower = row_max - LARGEST_EXPONENT;
+            let before = reference;
+            // Floats from 2^25 on are so far apart that the difference may be too large for a half.
+            reference = max(before, select(lower, row_max, row_max - lower > vec2(15.0)));
+            let rescale = exp2(before - reference);
+            total *= rescale;
+            for (var j = 0u; j < POSITIONS / 8u; j++) {
+                scores[j] = exp2(scores[j] - reference.xxyy);
+                total += scores[j].xz + scores[j].yw;
+            }
+            store_values(lid, value_chunks);
+            let next = first + POSITIONS;
+            find_heads(lid, run.sequence, next, visible.y, kv_head, pages, vec4s);
+            workgroupBarrier();
+            if next < visible.y {
+                key_chunks = load_keys(load_offsets(lid, next), chunk);
+            }
+            // The weights of 16 positions each: first halves and second halves.
+            var weights: array<array<vec4<u32>, 2>, POSITIONS / 16u>;
+            for (var k = 0u; k < POSITIONS / 16u; k++) {
+                for (var i = 0u; i < 4u; i++) {
+                    let two = scores[2u * k + i / 2u];
+                    let words = two_halves(select(two.xy, two.zw, i % 2u == 1u), 1.0);
+                    weights[k][0][i] = words.x;
+                    weights[k][1][i] = words.y;
+                }
+            }
+            for (var c = 0u; c < GROUPS; c++) {
+                var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
+                for (var k = 0u; k < POSITIONS / 16u; k++) {
+                    let at = t * VALUE_STRIDE + g + (4u * k * VALUE_STRIDE + 16u * c);
+                    let value = array(values[at], values[at + 8u]);
+                    for (var half = 2u; half > 0u; half--) {
+                        for (var n = 0u; n < 4u; n++) {
+                            let two = select(value[n / 2u].xy, value[n / 2u].zw, n % 2u == 1u);
+                            sums[n] = cuda_mma_m16n8k16(weights[k][half - 1u], two, sums[n]);
+                        }
+                    }
+                }
+                for (var n = 0u; n < 4u; n++) {
+                    acc[c][n] = fma(acc[c][n], rescale.xxyy, sums[n]);
+                }
+            }
+        }
+        total = vec2(quad_sum(total.x), quad_sum(total.y));
+        for (var r = 0u; r < 2u; r++) {
+            total[r] = with_sink(kv_head * group + rows[r] % group, LN_2 * reference[r], total[r]);
+        }
+        let inverse = 1.0 / select(total, vec2(1.0), total == vec2(0.0));
+        for (var c = 0u; c < GROUPS; c++) {
+            for (var n = 0u; n < 4u; n++) {
+                acc[c][n] *= inverse.xxyy;
+            }
+        }
+        for (var r = 0u; r < 2u; r++) {
+            if starts[r] == NO_ROW {
+                continue;
+            }
+            let base = query_head(rows[r], kv_head, group) * p.value_dim;
+            for (var c = 0u; c < GROUPS; c++) {
+                for (var i = 0u; i < 2u; i++) {
+                    let at = 2u * r + i;
+                    let sum = vec4(acc[c][0][at], acc[c][1][at], acc[c][2][at], acc[c][3][at]);
+                    let own_vec4 = c / 2u * 16u + 4u * t + 2u * i + c % 2u;
+                    if own_vec4 < value_vec4s {
+                        store_out(base, own_vec4, sum, 1.0);
+                    }
+                }
+            }
+        }
+    }
+}
