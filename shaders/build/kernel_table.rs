@@ -8,14 +8,25 @@ use sha2::{Digest, Sha256};
 use crate::compose::Composed;
 use crate::variants::{SWITCHES, Variant};
 
-/// Generates `KERNELS`, `PIECES` and `FINGERPRINT`.
+/// Whether a variant is in the table. Browsers have no matrix units, so builds for them leave out what needs these.
+fn is_in_table(variant: &Variant, is_for_browsers: bool) -> bool {
+    let units = ["matrix16", "matrix8", "mma"];
+    !(is_for_browsers && variant.features.iter().any(|name| units.contains(name)))
+}
+
+/// Generates `KERNELS`, `PIECES` and `FINGERPRINT`, which is that of all kernels: a model that was compiled elsewhere for
+/// browsers fits them.
 pub(crate) fn generate(kernels: &[Composed]) -> Result<String, String> {
     let mut table = String::from("static KERNELS: &[Kernel] = &[\n");
     let mut pieces = Pieces::default();
     let mut hash = Sha256::new();
+    let is_for_browsers =
+        std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|target| target == "wasm32");
     for kernel in kernels {
-        table += &entry(kernel, &mut pieces)?;
         let variant = kernel.variant;
+        if is_in_table(variant, is_for_browsers) {
+            table += &entry(kernel, &mut pieces)?;
+        }
         let selection = format!(
             "{:?} {} {}",
             variant.device_class,

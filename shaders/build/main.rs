@@ -1,6 +1,6 @@
 //! Composes every kernel of `src/variants.rs` and generates Rust code from them:
 //!
-//! - `kernels.rs`: the table of kernels, with what naga knows of each (bindings, workgroup size and
+//! - `kernels.rs`: the table of kernels that the target may run, with what naga knows of each (bindings, workgroup size and
 //!   memory), and a fingerprint of all sources;
 //! - `params.rs`: the parameter structs, from the WGSL structs that kernels bind, and the constants that
 //!   Rust shares with kernels, both documented by the `///` comments of the WGSL files.

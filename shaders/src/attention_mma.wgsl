@@ -1,7 +1,8 @@
 // Attention of many tokens on NVIDIA's tensor cores, as accurate as in f32: tiles as in attention_tiled.wgsl, whose scores
 // and weighted sums are products of matrices of halves (FlashAttention-2, Dao 2023). A cache in half precision holds keys
 // and values as tensor cores take them. Queries, scaled by a power of two for each row, and weights are split into two
-// halves each, whose sum differs from them by at most one unit in the last place of f32, and both halves are multiplied.
+// halves each, whose sum differs from them by at most one unit in the last place of f32, or 2^-38 of the row's largest
+// weight, and both halves are multiplied.
 //
 // Tensor cores truncate sums to about as many bits as f32 has (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
 // 2021). So that errors do not add up over a long sequence, the sums of a tile are computed apart, and added as f32.

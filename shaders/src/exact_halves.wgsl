@@ -1,4 +1,5 @@
-// Blocks of weights as halves that hold their numbers exactly, in the order in which tensor cores multiply them.
+// Blocks of weights as halves, in the order in which tensor cores multiply them. Halves hold the numbers of an encoding exactly;
+// of F16 and BF16, numbers that are far smaller than others of their block lose bits (see `load_halves`).
 @if(bytes) import package::encoding::load_packed;
 @if(!bytes) import package::encoding::load_part;
 import package::encoding::{load_scales, BLOCKS_PER_SCALES, ZERO};
@@ -6,7 +7,7 @@ import package::encoding::{load_scales, BLOCKS_PER_SCALES, ZERO};
 @if(bytes) import package::mma::cuda_add_f16x2;
 @if(bytes && !nibbles) import package::mma::cuda_byte_perm;
 @if(!bytes) import package::split_inputs::packed;
-@if(bytes) import package::split_inputs::HIGH_UNIT;
+@if(nibbles) import package::split_inputs::HIGH_UNIT;
 @if(bytes) import package::unpack::PackedPart;
 @if(!bytes) import package::unpack::Part;
 
@@ -25,7 +26,7 @@ const INTEGER: u32 = 0x64006400u;
 const INTEGER_BYTES: u32 = 0x64646464u;
 // The halves -1024 - ZERO, and the same for numbers divided by HIGH_UNIT.
 @if(bytes) const NEGATIVE_ZEROS: u32 = (INTEGER | 0x80008000u) + u32(ZERO) * 0x00010001u;
-@if(bytes) const HIGH_NEGATIVE_ZEROS: u32 = (INTEGER | 0x80008000u) + u32(ZERO / HIGH_UNIT) * 0x00010001u;
+@if(nibbles) const HIGH_NEGATIVE_ZEROS: u32 = (INTEGER | 0x80008000u) + u32(ZERO / HIGH_UNIT) * 0x00010001u;
 
 // The numbers in the bytes of a word, less ZERO. With `nibbles` the word has two numbers in each byte.
 @if(nibbles)

@@ -1,9 +1,10 @@
 // Products of an encoded weight with many tokens on NVIDIA's tensor cores, as accurate as in f32.
 //
-// Halves hold the numbers of an encoding exactly. A row of x is scaled as half_inputs.wgsl says, and each element is split into
-// two halves: their sum differs from it by at most one unit in the last place of f32, or 2^-35 of the row's largest element. With
-// `one_half` there is only the first. Tensor cores multiply halves exactly and sum in f32. The sums over a block are scaled and
-// added up in f32, too.
+// Halves hold the numbers of an encoding exactly (see exact_halves.wgsl). A row of x is scaled by a power of two to magnitudes
+// below 2^15, and each element is split into two halves: their sum differs from it by at most one unit in the last place of f32,
+// or 2^-35 of the row's largest element. With `one_half` there is only the first. Tensor cores multiply halves exactly and truncate
+// sums to about as many bits as f32 has; the sums over a block are scaled and added up in f32. Inputs of 2^126 or more may give
+// infinite results.
 //
 // A workgroup computes a tile of EDGE_ROWS rows by EDGE_TOKENS tokens, and a subgroup 64 rows by 32 tokens of it. With `experts`
 // the tokens of a tile are pairs that share an expert. A step covers BLOCKS blocks: the invocations convert whole blocks of
@@ -40,6 +41,8 @@ const_assert SPLITS * ROW_SUBGROUPS * TOKEN_SUBGROUPS * 32u == WG;
 const SUMS: u32 = TOKEN_MATRICES * ROW_MATRICES;
 const_assert SPLITS / 2u * SUMS * 32u <= 4u * BLOCKS * EDGE_ROWS;
 const_assert BLOCKS * EDGE_ROWS / 2u == WG;
+// The factor by which x is scaled besides `input_scale`.
+const X_UNIT: f32 = 16.0;
 // Four invocations split a block of x: tokens that an invocation takes part in.
 const OWN_TOKENS: u32 = 4u * EDGE_TOKENS / WG;
 
@@ -83,11 +86,18 @@ fn split(x: array<vec4<f32>, 2>, scale: f32, block: u32, token: u32, group: u32)
     @if(!one_half)
     second_halves[4u * at + group] = vec4(packed(rest(low, words.xy)), packed(rest(high, words.zw)));
     if HAS_OFFSETS {
-        var sums = vec2(0.0);
+        // Of the same numbers as are multiplied.
+        var of_low = sum4(low);
+        var of_high = sum4(high);
+        @if(one_half) {
+            of_low -= sum4(rest(low, words.xy));
+            of_high -= sum4(rest(high, words.zw));
+        }
+        var sums = vec2(of_low, of_high / HIGH_UNIT);
         if SCALES == 1u {
-            sums.x = scale * quad_sum(sum4(x[0] + x[1]));
+            sums = vec2(quad_sum(sums.x + sums.y), 0.0);
         } else {
-            sums = scale * vec2(quad_sum(sum4(x[0])), quad_sum(sum4(x[1])));
+            sums = vec2(quad_sum(sums.x), quad_sum(sums.y));
         }
         if group == 0u {
             input_sums[at] = sums;
@@ -152,7 +162,7 @@ fn main(
     for (var k = 0u; k < OWN_TOKENS; k++) {
         let token = (k * WG + lid) / 4u;
         x_rows[k] = input_row(wid.y, token);
-        x_scales[k] = input_scale(token);
+        x_scales[k] = X_UNIT * input_scale(token);
     }
     let lane = lid % 32u;
     let subgroup = lid / 32u;
@@ -163,6 +173,7 @@ fn main(
     let x_token = 32u * (place / ROW_SUBGROUPS) + lane / 4u;
     let token = 32u * (place / ROW_SUBGROUPS) + 2u * (lane % 4u);
     let split_number = subgroup % SPLITS;
+    let first_weight = weight_at(0u, row / 16u * 8u + row % 8u, lane % 4u);
     // Of both tokens of the first row, then of the second: [token matrix, row matrix].
     var acc: array<vec4<f32>, SUMS>;
     for (var i = 0u; i < SUMS; i++) {
@@ -181,32 +192,34 @@ fn main(
         }
         workgroupBarrier();
         for (var b = split_number; b < min(BLOCKS, p.blocks - step); b += SPLITS) {
-            var a: array<array<vec4<u32>, 2>, ROW_MATRICES>;
-            var f: array<array<vec4<f32>, 2>, ROW_MATRICES>;
-            for (var m = 0u; m < ROW_MATRICES; m++) {
-                let r = row + matrix_row(m);
-                for (var half = 0u; half < 2u; half++) {
-                    a[m][half] = weights[weight_at(2u * b + half, r / 16u * 8u + r % 8u, lane % 4u)];
-                    f[m][half] = factors[EDGE_ROWS * b + r + 8u * half];
-                }
-            }
+            var first: array<vec4<u32>, TOKEN_MATRICES>;
+            @if(!one_half) var second: array<vec4<u32>, TOKEN_MATRICES>;
+            var x_sums: array<vec4<f32>, TOKEN_MATRICES>;
             for (var n = 0u; n < TOKEN_MATRICES; n++) {
                 let at = 4u * (EDGE_TOKENS * b + x_token + 8u * n) + lane % 4u;
-                let first = first_halves[at];
-                @if(!one_half) let second = second_halves[at];
+                first[n] = first_halves[at];
+                @if(!one_half) { second[n] = second_halves[at]; }
                 let sums_at = EDGE_TOKENS * b + token + 8u * n;
-                let x_sums = vec4(input_sums[sums_at], input_sums[sums_at + 1u]);
-                for (var m = 0u; m < ROW_MATRICES; m++) {
+                x_sums[n] = vec4(input_sums[sums_at], input_sums[sums_at + 1u]);
+            }
+            for (var m = 0u; m < ROW_MATRICES; m++) {
+                let r = row + matrix_row(m);
+                // Pairs that are a multiple of 8 apart have the same order of groups.
+                let at = first_weight + 4u * (EDGE_ROWS * b + matrix_row(m) / 2u);
+                let low = weights[at];
+                let high = weights[at + 2u * EDGE_ROWS];
+                let f = array(factors[EDGE_ROWS * b + r], factors[EDGE_ROWS * b + r + 8u]);
+                for (var n = 0u; n < TOKEN_MATRICES; n++) {
                     // The smaller products come first.
                     var sums = array(vec4(0.0), vec4(0.0));
                     @if(!one_half) {
-                        sums[0] = cuda_mma_m16n8k16(a[m][0], second.xy, sums[0]);
-                        sums[SCALES - 1u] = cuda_mma_m16n8k16(a[m][1], second.zw, sums[SCALES - 1u]);
+                        sums[0] = cuda_mma_m16n8k16(low, second[n].xy, sums[0]);
+                        sums[SCALES - 1u] = cuda_mma_m16n8k16(high, second[n].zw, sums[SCALES - 1u]);
                     }
-                    sums[0] = cuda_mma_m16n8k16(a[m][0], first.xy, sums[0]);
-                    sums[SCALES - 1u] = cuda_mma_m16n8k16(a[m][1], first.zw, sums[SCALES - 1u]);
+                    sums[0] = cuda_mma_m16n8k16(low, first[n].xy, sums[0]);
+                    sums[SCALES - 1u] = cuda_mma_m16n8k16(high, first[n].zw, sums[SCALES - 1u]);
                     let i = ROW_MATRICES * n + m;
-                    acc[i] = add_scaled(acc[i], sums, f[m], x_sums);
+                    acc[i] = add_scaled(acc[i], sums, f, x_sums[n]);
                 }
             }
         }
@@ -236,7 +249,7 @@ fn main(
     for (var n = 0u; n < TOKEN_MATRICES; n++) {
         for (var i = 0u; i < 2u; i++) {
             let t = token + 8u * n + i;
-            let unscale = input_unscale(t);
+            let unscale = input_unscale(t) / X_UNIT;
             let out_token = tile_token(wid.y, t);
             for (var j = 0u; j < 2u; j++) {
                 for (var m = 0u; m < 2u; m++) {

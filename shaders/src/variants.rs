@@ -119,8 +119,8 @@ pub(crate) const BYTE_ENCODINGS: &[&str] = &[
     "uint8", "tq2_0",
 ];
 
-/// The encodings whose numbers halves hold exactly, scaled by a power of two if need be: with `mma` tiles of many tokens
-/// multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`].
+/// The encodings whose numbers halves hold exactly, or nearly so if they are scaled by a power of two for each block (F16, BF16):
+/// with `mma` tiles of many tokens multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`].
 pub(crate) const HALF_ENCODINGS: &[&str] = &[
     "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
     "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nvfp4", "tq2_0", "iq2", "iq3",

@@ -3,7 +3,7 @@
 //! A [`Case`] is one run of an op: parameters, the memory of every binding, a grid. A test lists cases and
 //! calls [`check`], which runs every kernel of the op that fits, with all features of the adapter and with
 //! the baseline's. `WISP_TEST_DEVICE` names the adapter (default: `vulkan`), `WISP_TEST_SAMPLE` a sample of the kernels,
-//! `WISP_TEST_CACHE` a folder in which CUDA devices keep compiled kernels for later runs.
+//! `WISP_TEST_KERNELS` a part of the names of those to run, `WISP_TEST_CACHE` a folder in which CUDA devices keep compiled kernels for later runs.
 
 use std::sync::OnceLock;
 

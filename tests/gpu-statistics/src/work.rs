@@ -1,8 +1,8 @@
 //! What a turn of a kernel's hot loop achieves, so that its instructions can be stated per weight or multiply-add.
 //!
-//! What a turn achieves no compiler can tell, so a table does, in terms of the kernel's own constants. The hot loop is
-//! the one that loads the most bytes, of the outermost loops with as many inner loops as the table states. Kernels
-//! without a row are measured by a turn of their longest loop.
+//! What a turn achieves no compiler can tell, so a table does, in terms of the kernel's own constants. The hot loop is the
+//! one that loads the most bytes, of the outermost loops with as many inner loops as the table states, and of those with
+//! matrix products if there are any. Kernels without a row are measured by a turn of their longest loop.
 
 use std::collections::BTreeMap;
 
@@ -110,8 +110,10 @@ const WORK: &[Work] = &[
 /// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
 #[rustfmt::skip]
 const NVIDIA: &[Work] = &[
-    // Steps of blocks. Loops over these load x, unless they are unrolled, and multiply, unless subgroups share the blocks.
-    Work { pattern: "matmul*.*mma_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS", "BLOCKS"], &["BLOCKS"]], columns: "" },
+    // Steps of blocks. A loop over these splits x, unless it is unrolled.
+    Work { pattern: "matmul*.*mma_tile64x32", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&[], &["BLOCKS"]], columns: "" },
+    // The same, and a loop over blocks that multiplies.
+    Work { pattern: "matmul*.*mma_tile128x64", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS", "BLOCKS"], &["BLOCKS"]], columns: "" },
     // Steps of blocks; the loop in them splits x into halves, each time for several steps.
     Work { pattern: "matmul*.mma*", unit: "weight", units: "32*STEP*ROWS/WG", turns: &[&["4*TOKENS*STEP/WG"]], columns: "" },
     // The last loop, in two halves.
@@ -211,9 +213,11 @@ pub fn hot_loop(
             turns.push(one.iteration(&mut inner.into_iter()));
         }
     }
-    let hottest = turns
-        .into_iter()
-        .max_by(|a, b| a.load_bytes.total_cmp(&b.load_bytes));
+    let hottest = turns.into_iter().max_by(|a, b| {
+        let multiplies = |turn: &Mix| turn.matrix_products > 0.0;
+        let bytes = a.load_bytes.total_cmp(&b.load_bytes);
+        multiplies(a).cmp(&multiplies(b)).then(bytes)
+    });
     let hottest = hottest.ok_or_else(|| {
         format!("no loop has as many inner loops as work.rs states; `gpu-statistics loops {kernel}` shows them")
     })?;
@@ -292,6 +296,26 @@ mod tests {
             .unwrap();
         assert_eq!((hot.unit, hot.per_unit.instructions), ("weight", 5.0));
         assert_eq!(hot.busy_lanes, Some(87.5), "56 of 64 lanes have 16 columns");
+    }
+
+    /// A loop before it may load more.
+    #[test]
+    fn the_hot_loop_of_a_kernel_for_matrix_units_is_one_that_multiplies() {
+        let mut products = single_loop(320.0, 44.0);
+        products.own.matrix_products = 64.0;
+        let listing = Listing {
+            loops: vec![single_loop(192.0, 308.0), products],
+            ..Listing::default()
+        };
+        let constants = ["EDGE_ROWS", "EDGE_TOKENS", "BLOCKS", "WG"].map(|name| (name.into(), 32));
+        let hot = hot_loop(
+            "matmul.q4_0.mma_tile64x32",
+            &constants.into(),
+            &listing,
+            Compiler::Nvrtc,
+        );
+        let per_unit = hot.unwrap().unwrap().per_unit;
+        assert_eq!(per_unit.matrix_products, 64.0 / f64::from(32 << 10));
     }
 
     #[test]

@@ -106,8 +106,11 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
     case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
+/// Makes a case of `attention` or `full_attention` of a batch.
+type Make = fn(&Batch, CacheFormat) -> Case;
+
 /// The ops that compute tiles, and the cases that [`tiled`] makes theirs.
-const TILED_OPS: [(&str, fn(&Batch, CacheFormat) -> Case); 2] = [
+const TILED_OPS: [(&str, Make); 2] = [
     ("attention_tiled", attention),
     ("full_attention_tiled", full_attention),
 ];
@@ -320,6 +323,23 @@ fn queries_beyond_half_precision_are_scaled() {
     }
 }
 
+/// Scores so large that floats near them are whole numbers apart: each result is the value of the largest score.
+#[test]
+fn scores_may_be_larger_than_the_floats_that_have_fractions() {
+    for dim in [64, 128] {
+        let b = batch([4, 2, dim, 16], 0, 0.0, &[(30, 80)]);
+        let scaled = |seed, len, by: f32| -> Vec<f32> {
+            noise(seed, len).into_iter().map(|x| x * by).collect()
+        };
+        for format in CacheFormat::ALL {
+            let mut case = attention(&b, format);
+            case.memory[0] = exact(&scaled(1, b.index().len() * b.heads * dim, 16384.0));
+            case.memory[1] = cache(format, dim, &scaled(2, b.cache_len(), 8192.0), None);
+            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+        }
+    }
+}
+
 /// Large elements of each query, whose products with each key cancel.
 #[test]
 fn outliers_that_cancel_take_no_bits_from_the_other_elements() {
@@ -377,8 +397,9 @@ fn unused_memory_of_a_cache_may_be_nan() {
             }
             exact(&words)
         };
-        for (op, of) in TILED_OPS {
-            let mut case = tiled(b, of(b, format));
+        let tiles = TILED_OPS.map(|(op, of)| (op, tiled(b, of(b, format))));
+        let split = ("attention_split", split(b, attention(b, format)));
+        for (op, mut case) in tiles.into_iter().chain([split]) {
             for memory in &mut case.memory[1..3] {
                 *memory = with_nan(memory);
             }

@@ -73,6 +73,8 @@ fn weights_of_any_magnitude_keep_the_bound() {
         (Encoding::F32, 1e20),
         (Encoding::BF16, 1e5),
         (Encoding::BF16, 1e-6),
+        (Encoding::BF16, 1e20),
+        (Encoding::BF16, 1e-20),
         (Encoding::F16, 6e4),
         (Encoding::Q8_0, 6e4),
         (Encoding::Q8_0, 1e-3),

@@ -127,13 +127,14 @@ fn kernels_match_the_twin_for_large_and_small_inputs() {
 /// The instructions that CUDA puts in the place of functions do what the functions say in WGSL.
 #[test]
 fn instructions_do_what_their_wgsl_says() {
-    for (variant, encoding) in [
-        ("mma1", Encoding::Q4_K),
-        ("mma4", Encoding::Q6_K),
-        ("mma_tile64x32", Encoding::Q6_K),
+    for (variant, encoding, tokens) in [
+        ("mma1", Encoding::Q4_K, 1),
+        ("mma4", Encoding::Q6_K, 1),
+        ("mma_tile64x32", Encoding::Q6_K, 1),
+        ("mma_tile128x64", Encoding::Q4_K, 33),
     ] {
         let name = format!("matmul.{}.{variant}", encoding.name());
-        let cases = [matmul(encoding, [1, 67, 768])];
+        let cases = [matmul(encoding, [tokens, 67, 768])];
         kernel_rewritten::check(&name, &cases, kernel_rewritten::without_intrinsics);
     }
 }

@@ -222,8 +222,8 @@ pub const SPLIT_HEADS: u32 = 8;
 /// The same of `attention_split_wide`.
 pub const WIDE_SPLIT_HEADS: u32 = 4;
 
-/// The columns by which a kernel of `attention_tiled` is chosen. Those for up to 128 may need whole heads in memory, the others
-/// only whole values.
+/// The columns by which a kernel of `attention_tiled` is chosen. Those for up to 128 may need whole heads in registers, the others
+/// only whole values. Larger heads with smaller values get a larger tile than they need where there is no such kernel.
 fn tiled_cols(head_dim: u32, value_dim: u32) -> u32 {
     value_dim.max(head_dim.min(129))
 }
