@@ -51,9 +51,10 @@ pub fn write(op: &str, cases: &[Case], includes: impl Fn(&Kernel) -> bool, expec
         if data.len() > MAX_RECORD_BYTES {
             continue;
         }
-        // Kernels that cannot meet the case's bounds get a separate record.
+        // Kernels that cannot meet the case's bounds get a separate record. Builds for browsers have none for matrix units.
+        let is_for_browsers = |kernel: &Kernel| !kernel.needs.mma && kernel.needs.matrix_size == 0;
         let fitting: Vec<_> = wisp_shaders::candidates(op)
-            .filter(|kernel| includes(kernel) && fits(kernel, case))
+            .filter(|kernel| is_for_browsers(kernel) && includes(kernel) && fits(kernel, case))
             .collect();
         let (close, others): (Vec<_>, Vec<_>) = fitting
             .into_iter()

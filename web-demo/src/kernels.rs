@@ -105,7 +105,6 @@ impl Kernels {
         let unmet = match () {
             () if needs.subgroups && !has.subgroups => Some("subgroups"),
             () if needs.f16 && !has.f16 => Some("f16"),
-            () if needs.matrix_size != 0 || needs.mma => Some("matrix units"),
             () if needs.min_subgroup_size > has.min_subgroup_size => Some("subgroup size"),
             () => None,
         };
