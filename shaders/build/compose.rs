@@ -86,7 +86,8 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     // Kernels for more tokens than rows would scale more of x than they have weights to convert.
     let few_tokens = !has("weights_first");
     let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
-    let nibbles = has("mma") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
+    let nibbles =
+        has("mma") && !has("int8") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
     let bytes = has("mma") && has_bytes;
     let integer_scales = has("mma")
         && variant.constants.contains(&("TOKENS", 1))

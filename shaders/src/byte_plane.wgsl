@@ -26,12 +26,12 @@ fn biased_words(part: u32, block: u32, half: u32) -> array<vec2<u32>, 2> {
 }
 
 // The words of `load_packed`.
-@if(mma)
+@if(mma && !int8)
 fn packed_words(part: u32, block: u32, half: u32) -> array<vec2<u32>, 2> {
     return biased_words(part, block, half);
 }
 
-@if(!mma)
+@if(!mma || int8)
 fn packed_words(part: u32, block: u32, half: u32) -> array<vec2<u32>, 2> {
     return part_words(part, block, half);
 }

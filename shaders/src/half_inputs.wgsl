@@ -1,17 +1,12 @@
 // The rows of x of a tile in half precision: each is scaled by a power of two to magnitudes below 2^11, so that
 // products with weights below 1 can be summed over a block.
 import package::half_precision::{half_scale, half_unscale, max_magnitude};
-import package::matmul_io::{p, output_rows, load_x};
-import package::matmul_tile::tile_token;
+import package::matmul_io::{p, load_x};
+import package::matmul_tile::input_row;
 import constants::{WG, EDGE_TOKENS};
 
 // [token]: the largest magnitude of its row of x, as bits: those of floats that are not negative are ordered like them.
 var<workgroup> largest: array<atomic<u32>, EDGE_TOKENS>;
-
-// The output row whose row of x token `i` of the tile multiplies: the last one for tokens past the end.
-fn input_row(y: u32, i: u32) -> u32 {
-    return min(tile_token(y, i), output_rows() - 1u);
-}
 
 // Finds the largest magnitudes of all tokens of the tile of workgroup `y`. Ends with a barrier.
 fn find_largest(y: u32, lid: u32) {

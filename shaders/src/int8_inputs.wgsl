@@ -1,24 +1,24 @@
 // The rows of x of products with signed bytes, as `quantize` writes them.
 import package::matmul_io::{p, x_row};
 
-// A block has eight words. Kernels load half of one at once; with `subgroups` a word in each of eight invocations; with
+// A block has eight words. Kernels load half of one at once; with `words` a word in each of eight invocations; with
 // `parts` the words that belong to a part of a block of weights.
-@if(subgroups && !experts) @group(0) @binding(1) var<storage, read> x: array<u32>; // [tokens, blocks, 8]
-@if(!subgroups && !parts && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
-@if(!subgroups && !parts && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
+@if(words && !experts) @group(0) @binding(1) var<storage, read> x: array<u32>; // [tokens, blocks, 8]
+@if(!words && !parts && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
+@if(!words && !parts && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
 @if(parts && !experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [tokens, blocks, 8], in pairs
 @if(parts && experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [pairs / pairs_per_row, blocks, 8], in pairs
 @if(!experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [tokens, blocks], of a scale and two sums
 @if(experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [pairs / pairs_per_row, blocks], of a scale and two sums
 
 // Loads word `i` of block `b` of the row of x that output row `t` multiplies.
-@if(subgroups)
+@if(words)
 fn load_word(t: u32, b: u32, i: u32) -> u32 {
     return x[8u * (x_row(t) * p.blocks + b) + i];
 }
 
 // Loads half `half` of block `b` of the row of x that output row `t` multiplies: 16 columns.
-@if(!subgroups && !parts)
+@if(!words && !parts)
 fn load_half(t: u32, b: u32, half: u32) -> vec4<u32> {
     return x[2u * (x_row(t) * p.blocks + b) + half];
 }

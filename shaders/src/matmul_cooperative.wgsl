@@ -6,9 +6,9 @@
 // halves. With fewer subgroups than patches the steps are repeated for the other patches.
 import package::blocks::decode;
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
-import package::half_inputs::{find_largest, input_row, input_scale, input_unscale};
+import package::half_inputs::{find_largest, input_scale, input_unscale};
 import package::matmul_io::{p, load_x, store, tile_row, X_WIDTH};
-import package::matmul_tile::tile_token;
+import package::matmul_tile::{input_row, tile_token};
 import package::subgroup_number::{subgroup_count, subgroup_number};
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, PATCH_TOKENS};

@@ -1,6 +1,7 @@
 // Shared by the kernels that compute a tile of EDGE_ROWS rows by EDGE_TOKENS tokens in registers: an invocation
 // computes every ROW_STEP-th row and every TOKEN_STEP-th token.
 @if(experts) import package::expert_pairs::group;
+import package::matmul_io::output_rows;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
 import constants::{EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
@@ -20,6 +21,11 @@ fn tile_token(y: u32, i: u32) -> u32 {
 @if(experts)
 fn tile_token(y: u32, i: u32) -> u32 {
     return group[i];
+}
+
+// The output row whose row of x token `i` of the tile multiplies: the last one for tokens past the end.
+fn input_row(y: u32, i: u32) -> u32 {
+    return min(tile_token(y, i), output_rows() - 1u);
 }
 
 // Stores the results of invocation `lid` of workgroup `y`, whose tile begins at row `first_row` of the output.

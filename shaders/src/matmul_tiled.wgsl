@@ -7,9 +7,9 @@
 import package::blocks::decode;
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
-import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
-import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
+import package::matmul_tile::{input_row, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
 @if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
@@ -38,7 +38,7 @@ fn main(
         }
         find_group(wid.y, lid);
     }
-    let first_token = min(tile_token(wid.y, 0u), output_rows() - 1u);
+    let first_token = input_row(wid.y, 0u);
     let row_lane = lid % ROW_STEP;
     let token_lane = lid / ROW_STEP;
     var acc: Sums;
@@ -62,7 +62,7 @@ fn main(
             let i = k * WG + lid;
             let token = i / 8u;
             let c = i % 8u;
-            inputs[c][token ^ c] = load_x(min(tile_token(wid.y, token), output_rows() - 1u), 8u * b + c);
+            inputs[c][token ^ c] = load_x(input_row(wid.y, token), 8u * b + c);
         }
         workgroupBarrier();
         // Two loops, because compilers unroll loops of four turns rather than of eight.

@@ -5,11 +5,11 @@
 // input below 2^11. It then adds both sums to its results in single precision, times the scale of the weights.
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
-import package::half_inputs::{find_largest, input_row, input_scale, input_unscale};
+import package::half_inputs::{find_largest, input_scale, input_unscale};
 import package::half_weights::{half_part, Octet, BLOCK_SCALES};
-import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
-import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
+import package::matmul_tile::{input_row, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 

@@ -6,9 +6,9 @@
 import package::encoding::{load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, PACKED_ZERO, HAS_OFFSETS};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::int8_inputs::{load_part_words, load_factors, half_sum, dot_words};
-import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
+import package::matmul_io::{p, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
-import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
+import package::matmul_tile::{input_row, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
@@ -85,7 +85,7 @@ fn main(
         fill_table(lid);
         workgroupBarrier();
     }
-    let first_token = min(tile_token(wid.y, 0u), output_rows() - 1u);
+    let first_token = input_row(wid.y, 0u);
     let row_lane = lid % ROW_STEP;
     let token_lane = lid / ROW_STEP;
     let half = lid % 2u;
@@ -110,7 +110,7 @@ fn main(
         for (var k = 0u; k < INPUT_TURNS; k++) {
             let token = (k * WG + lid) / 2u;
             if token < EDGE_TOKENS {
-                let row = min(tile_token(wid.y, token), output_rows() - 1u);
+                let row = input_row(wid.y, token);
                 inputs[half][token] = load_part_words(row, 2u * b + half, half);
                 if half == 0u {
                     input_factors[token] = load_factors(row, b);

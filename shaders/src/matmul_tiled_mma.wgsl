@@ -6,19 +6,21 @@
 // sums to about as many bits as f32 has; the sums over a block are scaled and added up in f32. Inputs of 2^126 or more may give
 // infinite results.
 //
-// A workgroup computes a tile of EDGE_ROWS rows by EDGE_TOKENS tokens, and a subgroup 64 rows by 32 tokens of it. With `experts`
-// the tokens of a tile are pairs that share an expert. A step covers BLOCKS blocks: the invocations convert whole blocks of
-// weights and split x, both into workgroup memory in the order in which matrices have them in registers.
+// A workgroup computes a tile of `mma_tile.wgsl`. With `experts` the tokens of a tile are pairs that share an expert. A step covers
+// BLOCKS blocks: the invocations convert whole blocks of weights and split x, both into workgroup memory in the order in which
+// matrices have them in registers.
 import package::encoding::{BLOCKS_PER_SCALES, SCALES, HAS_OFFSETS};
 import package::exact_halves::load_halves;
 @if(experts) import package::expert_pairs::{leads_group, find_group};
-import package::half_inputs::{find_largest, input_row, input_scale, input_unscale};
+import package::half_inputs::{find_largest, input_scale, input_unscale};
 import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
-@if(!gated) import package::matmul_io::store;
-@if(gated) import package::matmul_io::store_gated;
-import package::matmul_tile::tile_token;
+import package::matmul_tile::input_row;
 import package::mma::cuda_mma_m16n8k16;
+@if(splits) import package::mma_tile::merge_splits;
+import package::mma_tile::{
+    matrix_row, pair_row, place_of, store_sums, weight_at, weights, Sums, ROW_MATRICES, SPLITS, SUMS, TOKEN_MATRICES,
+};
 import package::quad::quad_sum;
 import package::split_inputs::{packed, rest, sum4, HIGH_UNIT};
 @if(lookup) import package::value_table::fill_table;
@@ -29,37 +31,19 @@ import constants::{WG, EDGE_ROWS, EDGE_TOKENS, BLOCKS};
 @if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
 const COLS_MULTIPLE = X_WIDTH;
 const MIN_SUBGROUP = 32u;
-// Matrices of 16 rows and of 8 tokens that a subgroup multiplies: half of the rows are in each half of the tile, because with
-// `gated` one half is the gate of the other.
-const ROW_MATRICES: u32 = 4u;
-const TOKEN_MATRICES: u32 = 4u;
-const ROW_SUBGROUPS: u32 = EDGE_ROWS / 64u;
-const TOKEN_SUBGROUPS: u32 = EDGE_TOKENS / 32u;
-// Subgroups that multiply the same rows and tokens, and share the blocks of a step: with `splits` more than one.
-const SPLITS: u32 = WG / 32u / (ROW_SUBGROUPS * TOKEN_SUBGROUPS);
-const_assert SPLITS * ROW_SUBGROUPS * TOKEN_SUBGROUPS * 32u == WG;
-const SUMS: u32 = TOKEN_MATRICES * ROW_MATRICES;
-const_assert SPLITS / 2u * SUMS * 32u <= 4u * BLOCKS * EDGE_ROWS;
-const_assert BLOCKS * EDGE_ROWS / 2u == WG;
 // The factor by which x is scaled besides `input_scale`.
 const X_UNIT: f32 = 16.0;
 // Four invocations split a block of x: tokens that an invocation takes part in.
 const OWN_TOKENS: u32 = 4u * EDGE_TOKENS / WG;
+const_assert BLOCKS * EDGE_ROWS / 2u == WG;
 
-// Of a block's four groups of columns, the first two words of a vec4 have columns 0 and 2, and 1 and 3; the other two have the
-// same of the group 16 columns to the right.
-var<workgroup> weights: array<vec4<u32>, 4u * BLOCKS * EDGE_ROWS>; // see `weight_at`
+// In vec4s, of a block's four groups of columns: the first two words have columns 0 and 2, and 1 and 3; the other two have the same
+// of the group 16 columns to the right. `weights` has such words of a row, then of the row 8 below.
 var<workgroup> factors: array<vec4<f32>, BLOCKS * EDGE_ROWS>; // [block, row]: two scales, two offsets
 var<workgroup> first_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 @if(!one_half) var<workgroup> second_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 // [block, token]: the sum of a block of x or, with two scales, those of its halves.
 var<workgroup> input_sums: array<vec2<f32>, BLOCKS * EDGE_TOKENS>;
-
-// The place of what a lane has of a matrix of a half block: that of a pair of rows 8 apart, of two words each. Neither the
-// invocations that write adjacent pairs nor the lanes that read them use the same banks.
-fn weight_at(half_block: u32, pair: u32, group: u32) -> u32 {
-    return 4u * (EDGE_ROWS / 2u * half_block + pair) + (group ^ (pair / 2u % 4u));
-}
 
 // Converts a block of two rows, which is block `sub` of those that share its scales, for a pair of rows and block `block` of the
 // step. `at` are its places in the weight.
@@ -103,16 +87,6 @@ fn split(x: array<vec4<f32>, 2>, scale: f32, block: u32, token: u32, group: u32)
             input_sums[at] = sums;
         }
     }
-}
-
-// The first row of a pair; the second one is 8 rows below.
-fn pair_row(pair: u32) -> u32 {
-    return 16u * (pair / 8u) + pair % 8u;
-}
-
-// The first row of matrix `m` among those of the subgroup.
-fn matrix_row(m: u32) -> u32 {
-    return m / 2u * (EDGE_ROWS / 2u) + m % 2u * 16u;
 }
 
 // Adds the sums over a block for two rows and two tokens to `acc`: those over the first 16 columns and over the others or, with
@@ -164,18 +138,8 @@ fn main(
         x_rows[k] = input_row(wid.y, token);
         x_scales[k] = X_UNIT * input_scale(token);
     }
-    let lane = lid % 32u;
-    let subgroup = lid / 32u;
-    // The rows of matrices that the lane has are this one and the one 8 below; the token of the inputs that it has, and the first
-    // of the two tokens of its sums.
-    let place = subgroup / SPLITS;
-    let row = 32u * (place % ROW_SUBGROUPS) + lane / 4u;
-    let x_token = 32u * (place / ROW_SUBGROUPS) + lane / 4u;
-    let token = 32u * (place / ROW_SUBGROUPS) + 2u * (lane % 4u);
-    let split_number = subgroup % SPLITS;
-    let first_weight = weight_at(0u, row / 16u * 8u + row % 8u, lane % 4u);
-    // Of both tokens of the first row, then of the second: [token matrix, row matrix].
-    var acc: array<vec4<f32>, SUMS>;
+    let place = place_of(lid);
+    var acc: Sums;
     for (var i = 0u; i < SUMS; i++) {
         acc[i] = vec4(0.0);
     }
@@ -191,21 +155,20 @@ fn main(
             }
         }
         workgroupBarrier();
-        for (var b = split_number; b < min(BLOCKS, p.blocks - step); b += SPLITS) {
+        for (var b = place.split; b < min(BLOCKS, p.blocks - step); b += SPLITS) {
             var first: array<vec4<u32>, TOKEN_MATRICES>;
             @if(!one_half) var second: array<vec4<u32>, TOKEN_MATRICES>;
             var x_sums: array<vec4<f32>, TOKEN_MATRICES>;
             for (var n = 0u; n < TOKEN_MATRICES; n++) {
-                let at = 4u * (EDGE_TOKENS * b + x_token + 8u * n) + lane % 4u;
+                let at = 4u * (EDGE_TOKENS * b + place.input_token + 8u * n) + place.lane % 4u;
                 first[n] = first_halves[at];
                 @if(!one_half) { second[n] = second_halves[at]; }
-                let sums_at = EDGE_TOKENS * b + token + 8u * n;
+                let sums_at = EDGE_TOKENS * b + place.token + 8u * n;
                 x_sums[n] = vec4(input_sums[sums_at], input_sums[sums_at + 1u]);
             }
             for (var m = 0u; m < ROW_MATRICES; m++) {
-                let r = row + matrix_row(m);
-                // Pairs that are a multiple of 8 apart have the same order of groups.
-                let at = first_weight + 4u * (EDGE_ROWS * b + matrix_row(m) / 2u);
+                let r = place.row + matrix_row(m);
+                let at = place.first_weight + 4u * (EDGE_ROWS * b + matrix_row(m) / 2u);
                 let low = weights[at];
                 let high = weights[at + 2u * EDGE_ROWS];
                 let f = array(factors[EDGE_ROWS * b + r], factors[EDGE_ROWS * b + r + 8u]);
@@ -226,41 +189,17 @@ fn main(
         workgroupBarrier();
     }
     @if(splits) {
-        // Half of the subgroups that share rows and tokens pass their sums to the others, and so on.
-        for (var others = SPLITS / 2u; others > 0u; others /= 2u) {
-            let at = SUMS * 32u * (place * others + split_number % others) + lane;
-            if split_number / others == 1u {
-                for (var i = 0u; i < SUMS; i++) {
-                    weights[at + 32u * i] = bitcast<vec4<u32>>(acc[i]);
-                }
-            }
-            workgroupBarrier();
-            if split_number < others {
-                for (var i = 0u; i < SUMS; i++) {
-                    acc[i] += bitcast<vec4<f32>>(weights[at + 32u * i]);
-                }
-            }
-            workgroupBarrier();
-        }
-        if split_number > 0u {
+        merge_splits(place, &acc);
+        if place.split > 0u {
             return;
         }
     }
     for (var n = 0u; n < TOKEN_MATRICES; n++) {
-        for (var i = 0u; i < 2u; i++) {
-            let t = token + 8u * n + i;
-            let unscale = input_unscale(t) / X_UNIT;
-            let out_token = tile_token(wid.y, t);
-            for (var j = 0u; j < 2u; j++) {
-                for (var m = 0u; m < 2u; m++) {
-                    let r = first_row + row + matrix_row(m) + 8u * j;
-                    let upper = unscale * acc[ROW_MATRICES * n + m][2u * j + i];
-                    let lower = unscale * acc[ROW_MATRICES * n + m + 2u][2u * j + i];
-                    @if(!gated) store(out_token, r, upper);
-                    @if(!gated) store(out_token, r + EDGE_ROWS / 2u, lower);
-                    @if(gated) store_gated(out_token, r, upper, lower);
-                }
-            }
+        let token = place.token + 8u * n;
+        let unscale = vec2(input_unscale(token), input_unscale(token + 1u)) / X_UNIT;
+        for (var m = 0u; m < ROW_MATRICES; m++) {
+            acc[ROW_MATRICES * n + m] *= unscale.xyxy;
         }
     }
+    store_sums(wid.y, first_row, place, acc);
 }

@@ -105,6 +105,7 @@ pub(crate) const LOOKUP_FILES: &[&str] = &[
     "matmul_cooperative",
     "matmul_int8_matvec",
     "matmul_tiled_int8",
+    "matmul_tiled_int8_mma",
     "matmul_tiled_mma",
 ];
 
@@ -129,8 +130,8 @@ pub(crate) const HALF_ENCODINGS: &[&str] = &[
 /// The file whose kernels multiply them.
 pub(crate) const EXACT_HALVES_FILE: &str = "matmul_tiled_mma";
 
-/// The byte encodings whose numbers are nibbles and nothing else. With `mma` the condition `nibbles` holds for them, and
-/// `load_packed` returns the stored words with two numbers in each byte.
+/// The byte encodings whose numbers are nibbles and nothing else. With `mma`, for x in floats, the condition `nibbles` holds for
+/// them, and `load_packed` returns the stored words with two numbers in each byte.
 pub(crate) const NIBBLE_ENCODINGS: &[&str] = &["q4_0", "q4_1", "q4_k", "uint4"];
 
 /// The byte encodings with two scales in a block that are integers times a factor of the super-block, `d`. With `mma` and
@@ -232,14 +233,16 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // The products with signed bytes, which only the precision int8 selects.
     variant("quantize",       "baseline", "quantize",      &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("quantize",       "scalar",   "quantize",      &["scalar"], &[("WG", 64)],  DeviceClass::Any, ANY),
-    variant("matmul_int8.",   "lanes_rows4", "matmul_int8", &["int8", "subgroups"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Software, 1),
-    variant("matmul_int8.",   "lanes_tile",  "matmul_int8", &["int8", "subgroups"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
+    variant("matmul_int8.",   "lanes_rows4", "matmul_int8", &["int8", "subgroups", "words"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Software, 1),
+    variant("matmul_int8.",   "lanes_tile",  "matmul_int8", &["int8", "subgroups", "words"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul_int8.",   "rows8",    "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, 1),
     variant("matmul_int8.",   "tile4x4",  "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul_int8.",   "matvec1",   "matmul_int8_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_int8.",   "matvec2",   "matmul_int8_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 2),
     variant("matmul_int8.",   "matvec4",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul_int8.",   "matvec8",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_int8.", "mma_tile64x32", "matmul_tiled_int8_mma", &["int8", "subgroups", "mma", "splits"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("BLOCKS", 8)], DeviceClass::Gpu, 32),
+    variant("matmul_int8.", "mma_tile128x64", "matmul_tiled_int8_mma", &["int8", "subgroups", "mma"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("BLOCKS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_int8.",   "tile64x16", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
     variant("matmul_int8.",   "tile64x32", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul_int8.",   "tile64x64", "matmul_tiled_int8", &["int8", "parts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
@@ -247,10 +250,13 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_gated_int8.", "matvec1", "matmul_int8_matvec", &["int8", "gated"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated_int8.", "matvec4", "matmul_int8_matvec", &["int8", "gated", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul_gated_int8.", "matvec8", "matmul_int8_matvec", &["int8", "gated", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_gated_int8.", "mma_tile64x32", "matmul_tiled_int8_mma", &["int8", "subgroups", "mma", "splits", "gated"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("BLOCKS", 8)], DeviceClass::Gpu, 32),
+    variant("matmul_gated_int8.", "mma_tile128x64", "matmul_tiled_int8_mma", &["int8", "subgroups", "mma", "gated"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("BLOCKS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_gated_int8.", "tile64x32", "matmul_tiled_int8", &["int8", "parts", "gated"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul_gated_int8.", "tile64x64", "matmul_tiled_int8", &["int8", "parts", "gated"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts_int8.", "rows8",     "matmul_int8",        &["int8", "experts"], &[("WG", 16), ("PLANES", 5), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, ANY),
     variant("matmul_experts_int8.", "matvec",    "matmul_int8_matvec", &["int8", "experts"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts_int8.", "mma_tile64x32", "matmul_tiled_int8_mma", &["int8", "subgroups", "mma", "splits", "experts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("BLOCKS", 8)], DeviceClass::Gpu, ANY),
     variant("matmul_experts_int8.", "tile64x16", "matmul_tiled_int8",  &["int8", "parts", "experts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 512),
     variant("matmul_experts_int8.", "tile64x32", "matmul_tiled_int8",  &["int8", "parts", "experts"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts_int8.", "baseline",  "matmul_int8",        &["int8", "experts"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),

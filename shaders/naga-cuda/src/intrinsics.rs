@@ -33,6 +33,28 @@ const INTRINSICS: &[Intrinsic] = &[
         section: Section::Mma,
     },
     Intrinsic {
+        name: "cuda_mma_m16n8k32_i8",
+        arguments: &[
+            vector(VectorSize::Quad, Scalar::U32),
+            vector(VectorSize::Bi, Scalar::U32),
+            vector(VectorSize::Quad, Scalar::I32),
+        ],
+        result: vector(VectorSize::Quad, Scalar::I32),
+        function: "w_mma_m16n8k32_i8",
+        section: Section::Mma,
+    },
+    Intrinsic {
+        name: "cuda_mma_m16n8k16_i8",
+        arguments: &[
+            vector(VectorSize::Bi, Scalar::U32),
+            WORD,
+            vector(VectorSize::Quad, Scalar::I32),
+        ],
+        result: vector(VectorSize::Quad, Scalar::I32),
+        function: "w_mma_m16n8k16_i8",
+        section: Section::Mma,
+    },
+    Intrinsic {
         name: "cuda_byte_perm",
         arguments: &[WORD, WORD, WORD],
         result: WORD,

@@ -33,6 +33,7 @@ enum WispWarpKind {
     WISP_ANY,
     WISP_ALL,
     WISP_MMA,
+    WISP_MMA_I8,
 };
 
 /// Atomic operations on a 32-bit word.
@@ -57,6 +58,8 @@ unsigned wisp_emulator_warp(unsigned site, unsigned kind, unsigned mask, unsigne
                             unsigned width);
 void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                        unsigned b1);
+void wisp_emulator_mma_i8(unsigned site, int* results, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                          unsigned b1, const int* sums);
 unsigned wisp_emulator_active_mask();
 unsigned wisp_emulator_atomic(unsigned kind, void* word, unsigned value, unsigned compare);
 }

@@ -32,3 +32,7 @@ static inline unsigned wisp_vote(unsigned site, WispWarpKind kind, unsigned mask
 
 /// d += a * b, by a whole warp: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.
 #define cuda_mma_m16n8k16_f16_f32(...) wisp_emulator_mma(__COUNTER__, __VA_ARGS__)
+
+/// d = a * b + c with signed bytes: mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32, and m16n8k16 for the first words.
+#define cuda_mma_m16n8k32_i8(...) wisp_emulator_mma_i8(__COUNTER__, __VA_ARGS__)
+#define cuda_mma_m16n8k16_i8(d, a0, a1, b, c) wisp_emulator_mma_i8(__COUNTER__, d, a0, a1, 0, 0, b, 0, c)

@@ -120,6 +120,30 @@ void multiply_matrices(unsigned warp) {
     }
 }
 
+/// A byte of a word of a lane's fragment, with its sign.
+int byte_element(unsigned warp, unsigned lane, unsigned word, unsigned byte) {
+    return static_cast<signed char>(lane_thread(warp, lane).request.words[word] >> 8 * byte);
+}
+
+/// Matrices of 16x32 and 32x8 signed bytes, spread over the lanes as the PTX manual has it, in the same words.
+void multiply_byte_matrices(unsigned warp) {
+    static int a[16][32], b[32][8];
+    for (unsigned k = 0; k < 32; k++) {
+        for (unsigned i = 0; i < 16; i++) {
+            a[i][k] = byte_element(warp, i % 8 * 4 + k % 16 / 4, i / 8 + k / 16 * 2, k % 4);
+        }
+        for (unsigned j = 0; j < 8; j++) b[k][j] = byte_element(warp, j * 4 + k % 16 / 4, 4 + k / 16, k % 4);
+    }
+    for (unsigned lane = 0; lane < WARP_SIZE; lane++) {
+        Thread& thread = lane_thread(warp, lane);
+        for (unsigned i = 0; i < 4; i++) {
+            unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2, sum = thread.request.words[6 + i];
+            for (unsigned k = 0; k < 32; k++) sum += static_cast<unsigned>(a[row][k] * b[k][column]);
+            thread.result[i] = sum;
+        }
+    }
+}
+
 void compute(unsigned warp, unsigned lanes, unsigned kind) {
     switch (kind) {
         case WISP_SYNC_WARP: break;
@@ -129,6 +153,10 @@ void compute(unsigned warp, unsigned lanes, unsigned kind) {
         case WISP_MMA:
             if (lanes != ~0u) fail_stuck();
             multiply_matrices(warp);
+            break;
+        case WISP_MMA_I8:
+            if (lanes != ~0u) fail_stuck();
+            multiply_byte_matrices(warp);
             break;
         default: shuffle(warp, lanes);
     }
@@ -192,6 +220,13 @@ EXPORT void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned 
     WarpRequest request{site, WISP_MMA, ~0u, {a0, a1, a2, a3, b0, b1}, 0, 32};
     memcpy(request.words + 6, sums, 16);
     memcpy(sums, take_part(request, __builtin_return_address(0)), 16);
+}
+
+EXPORT void wisp_emulator_mma_i8(unsigned site, int* results, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                 unsigned b0, unsigned b1, const int* sums) {
+    WarpRequest request{site, WISP_MMA_I8, ~0u, {a0, a1, a2, a3, b0, b1}, 0, 32};
+    memcpy(request.words + 6, sums, 16);
+    memcpy(results, take_part(request, __builtin_return_address(0)), 16);
 }
 
 EXPORT unsigned wisp_emulator_active_mask() { return execution.warps[execution.current / WARP_SIZE].alive; }

@@ -190,6 +190,44 @@ TEST(matrices_are_multiplied_as_ptx_lays_them_out) {
     }
 }
 
+TEST(matrices_of_bytes_are_multiplied_as_ptx_lays_them_out) {
+    Device device;
+    // a[i][k] = 7i - 3k, b[k][j] = 4k - 9j, sums begin with 1; then the first 16 columns and rows alone.
+    void* kernel = device.kernel(R"(
+        __device__ unsigned pack(int first, int step) {
+            unsigned word = 0;
+            for (int i = 0; i < 4; i++) word |= (unsigned)(first + i * step & 255) << 8 * i;
+            return word;
+        }
+        extern "C" __global__ void test_kernel(int* to) {
+            int group = threadIdx.x / 4, four = threadIdx.x % 4 * 4;
+            unsigned a[4], b[2];
+            for (int r = 0; r < 4; r++) a[r] = pack(7 * (group + r % 2 * 8) - 3 * (four + r / 2 * 16), -3);
+            for (int r = 0; r < 2; r++) b[r] = pack(4 * (four + r * 16) - 9 * group, 4);
+            int c[4] = {1, 1, 1, 1}, d[4], e[4];
+            cuda_mma_m16n8k32_i8(d, a[0], a[1], a[2], a[3], b[0], b[1], c);
+            cuda_mma_m16n8k16_i8(e, a[0], a[1], b[0], c);
+            for (int r = 0; r < 4; r++) {
+                int at = (group + r / 2 * 8) * 8 + four / 2 + r % 2;
+                to[at] = d[r];
+                to[128 + at] = e[r];
+            }
+        })");
+    Pointer to = device.allocate(2 * 128 * 4);
+    CHECK_EQUAL(device.run(kernel, 1, 32, to), 0);
+    auto result = device.download<int>(to, 256);
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < 8; j++) {
+            int sum = 1;
+            for (int k = 0; k < 32; k++) {
+                sum += (7 * i - 3 * k) * (4 * k - 9 * j);
+                if (k == 15) CHECK_EQUAL(result[static_cast<size_t>(128 + i * 8 + j)], sum);
+            }
+            CHECK_EQUAL(result[static_cast<size_t>(i * 8 + j)], sum);
+        }
+    }
+}
+
 TEST(matrix_sums_are_truncated) {
     Device device;
     // a has ones in its first columns, b the terms of each sum, which begins with 0.

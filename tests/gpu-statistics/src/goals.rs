@@ -125,6 +125,10 @@ const NVIDIA: &[Goal<1>] = &[
     goal("Q4_0, many tokens, matrix units: instructions a multiply-add", "matmul.q4_0.mma_tile128x64", Metric::LoopInstructions, [0.18], SM_80),
     goal("Q4_K, many tokens, matrix units: instructions a multiply-add", "matmul.q4_k.mma_tile128x64", Metric::LoopInstructions, [0.25], SM_80),
     goal("Q4_0, many tokens, int8: instructions a multiply-add", "matmul_int8.q4_0.tile64x64", Metric::LoopInstructions, [0.6], SM_80),
+    // One m16n8k32 is 128 multiply-adds of each lane; with two scales in a block there are two m16n8k16.
+    goal("many tokens, int8, matrix units: matrix products a multiply-add", "matmul_int8.*.mma_tile*", Metric::LoopMatrices, [0.008], SM_80),
+    goal("Q4_0, many tokens, int8, matrix units: instructions a multiply-add", "matmul_int8.q4_0.mma_tile128x64", Metric::LoopInstructions, [0.12], SM_80),
+    goal("Q4_K, many tokens, int8, matrix units: instructions a multiply-add", "matmul_int8.q4_k.mma_tile128x64", Metric::LoopInstructions, [0.17], SM_80),
     goal("Q4_0, many tokens, f16: instructions a multiply-add", "matmul.q4_0.f16_tile128x64", Metric::LoopInstructions, [1.0], NONE),
     goal("Q4_0, many tokens, cooperative: instructions a multiply-add", "matmul.q4_0.cooperative16_patch64x32", Metric::LoopInstructions, [0.1], NONE),
     goal("attention, prefill, cooperative: matrix products a multiply-add", "attention_tiled.*.cooperative*", Metric::LoopMatrices, [0.016], SM_80),

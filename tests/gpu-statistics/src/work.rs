@@ -110,6 +110,10 @@ const WORK: &[Work] = &[
 /// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
 #[rustfmt::skip]
 const NVIDIA: &[Work] = &[
+    // Steps of blocks. A loop over pairs of rows unpacks weights, unless it is unrolled; one over blocks multiplies, with `splits`
+    // a quarter of them.
+    Work { pattern: "matmul*_int8.*.mma_tile64x32", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS/4"], &["2", "BLOCKS/4"]], columns: "" },
+    Work { pattern: "matmul*_int8.*.mma_tile128x64", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS"], &["2", "BLOCKS"]], columns: "" },
     // Steps of blocks. A loop over these splits x, unless it is unrolled.
     Work { pattern: "matmul*.*mma_tile64x32", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&[], &["BLOCKS"]], columns: "" },
     // The same, and a loop over blocks that multiplies.

@@ -27,6 +27,7 @@ const REDUNDANT: &[(&str, &str, u32, &str)] = &[
     ("matmul_experts", "f16_tile", 4, UNIFORM_LOAD),
     ("matmul_experts", "mma_tile", 4, UNIFORM_LOAD),
     ("matmul_experts", "tile", 4, UNIFORM_LOAD),
+    ("matmul_experts_int8", "mma_tile", 4, UNIFORM_LOAD),
     ("matmul_experts_int8", "tile", 4, UNIFORM_LOAD),
     ("sample_compact", "", 10, UNIFORM_LOAD),
     ("sample_compact", "", 11, TWO_SPACES),

@@ -11,6 +11,8 @@ use wisp_tests::{
     },
 };
 
+use crate::matmul_int8::in_bytes;
+
 /// Tokens, rows and columns; quantised encodings get the next whole number of blocks.
 pub(crate) const SIZES: &[[usize; 3]] = &[
     [1, 1, 7],
@@ -127,15 +129,20 @@ fn kernels_match_the_twin_for_large_and_small_inputs() {
 /// The instructions that CUDA puts in the place of functions do what the functions say in WGSL.
 #[test]
 fn instructions_do_what_their_wgsl_says() {
-    for (variant, encoding, tokens) in [
-        ("mma1", Encoding::Q4_K, 1),
-        ("mma4", Encoding::Q6_K, 1),
-        ("mma_tile64x32", Encoding::Q6_K, 1),
-        ("mma_tile128x64", Encoding::Q4_K, 33),
+    for (op, variant, encoding, tokens) in [
+        ("matmul", "mma1", Encoding::Q4_K, 1),
+        ("matmul", "mma4", Encoding::Q6_K, 1),
+        ("matmul", "mma_tile64x32", Encoding::Q6_K, 1),
+        ("matmul", "mma_tile128x64", Encoding::Q4_K, 33),
+        ("matmul_int8", "mma_tile64x32", Encoding::Q4_K, 1),
+        ("matmul_int8", "mma_tile128x64", Encoding::Q6_K, 33),
     ] {
-        let name = format!("matmul.{}.{variant}", encoding.name());
-        let cases = [matmul(encoding, [tokens, 67, 768])];
-        kernel_rewritten::check(&name, &cases, kernel_rewritten::without_intrinsics);
+        let name = format!("{op}.{}.{variant}", encoding.name());
+        let mut case = matmul(encoding, [tokens, 67, 768]);
+        if op == "matmul_int8" {
+            case = in_bytes(case);
+        }
+        kernel_rewritten::check(&name, &[case], kernel_rewritten::without_intrinsics);
     }
 }
 

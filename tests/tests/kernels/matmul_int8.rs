@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
 use wisp_tests::guarded::{Hostile, check_hostile, spoiled};
-use wisp_tests::kernels::{Case, check, check_fitting, exact, some_encodings, twin_outputs};
+use wisp_tests::kernels::{
+    Case, check, check_fitting, exact, some_encodings, twin_outputs, weight_of,
+};
 
 use crate::{matmul, matmul_experts, matmul_gated, quantize::quantize};
 
@@ -18,7 +20,7 @@ fn encodings() -> impl Iterator<Item = Encoding> {
 
 /// A case of a product with floats as one with bytes: the first binding becomes the bytes of its rows, and their
 /// factors stand before the planes.
-fn in_bytes(mut case: Case) -> Case {
+pub(crate) fn in_bytes(mut case: Case) -> Case {
     let x: Vec<f32> = bytemuck::pod_collect_to_vec(case.memory[0].bytes());
     let tokens = x.len() / case.cols;
     let outputs = twin_outputs("quantize", &quantize(&x, [tokens, case.cols]));
@@ -94,6 +96,20 @@ fn products_are_those_of_the_quantized_rows() {
         });
         let error = (off / norm).sqrt();
         assert!(error < 1e-5, "{}: {error:e}", encoding.name());
+    }
+}
+
+/// Numbers of one sign and the largest magnitudes, whose sums are the largest.
+#[test]
+fn kernels_match_the_twin_for_the_largest_sums() {
+    let sizes @ [tokens, rows, cols] = [33, 5, 256];
+    for encoding in [Encoding::Q4_0, Encoding::Q6_K, Encoding::Q8_0] {
+        let cases = [1.0, -1.0].map(|sign| {
+            let weight = weight_of(encoding, rows, cols, &vec![sign; rows * cols]);
+            let x = vec![0.75; tokens * cols];
+            in_bytes(matmul::product(&x, weight, sizes, 1e-6))
+        });
+        check_fitting(&format!("matmul_int8.{}", encoding.name()), &cases);
     }
 }
 

@@ -1,21 +1,27 @@
 W_FN vec<float, 4> cuda_mma_m16n8k16_fn0(vec<unsigned, 4> a_a0, vec<unsigned, 2> b_a1, vec<float, 4> c_a2) {
   return w_mma_m16n8k16(a_a0, b_a1, c_a2);
 }
-W_FN unsigned cuda_byte_perm_fn1(unsigned low_a0, unsigned high_a1, unsigned selector_a2) {
+W_FN vec<int, 4> cuda_mma_m16n8k32_i8_fn1(vec<unsigned, 4> a_a0, vec<unsigned, 2> b_a1, vec<int, 4> c_a2) {
+  return w_mma_m16n8k32_i8(a_a0, b_a1, c_a2);
+}
+W_FN vec<int, 4> cuda_mma_m16n8k16_i8_fn2(vec<unsigned, 2> a_a0, unsigned b_a1, vec<int, 4> c_a2) {
+  return w_mma_m16n8k16_i8(a_a0, b_a1, c_a2);
+}
+W_FN unsigned cuda_byte_perm_fn3(unsigned low_a0, unsigned high_a1, unsigned selector_a2) {
   return __byte_perm(low_a0, high_a1, selector_a2);
 }
-W_FN unsigned cuda_add_f16x2_fn2(unsigned a_a0, unsigned b_a1) {
+W_FN unsigned cuda_add_f16x2_fn4(unsigned a_a0, unsigned b_a1) {
   return cuda_f16x2_add(a_a0, b_a1);
 }
 extern "C" __global__ void __launch_bounds__(32)
-main_main(unsigned* __restrict__ x_g0, vec<float, 4>* __restrict__ y_g1) {
+main_main(unsigned* __restrict__ x_g0, vec<float, 4>* __restrict__ y_g1, vec<int, 4>* __restrict__ z_g2) {
   const unsigned lid_a0{w_invocation()};
   const unsigned e3 = x_g0[0u];
   const unsigned e6 = x_g0[1u];
-  const unsigned a_e8 = cuda_byte_perm_fn1(e3, e6, 16704u);
+  const unsigned a_e8 = cuda_byte_perm_fn3(e3, e6, 16704u);
   const unsigned e13 = x_g0[2u];
   const unsigned e16 = x_g0[3u];
-  const unsigned e17 = cuda_add_f16x2_fn2(e13, e16);
+  const unsigned e17 = cuda_add_f16x2_fn4(e13, e16);
   const unsigned e20 = x_g0[3u];
   const unsigned e23 = x_g0[4u];
   const unsigned e27 = x_g0[5u];
@@ -23,5 +29,16 @@ main_main(unsigned* __restrict__ x_g0, vec<float, 4>* __restrict__ y_g1) {
   const vec<float, 4> e34 = y_g1[lid_a0];
   const vec<float, 4> e35 = cuda_mma_m16n8k16_fn0(vec<unsigned, 4>{a_e8, e17, e20, e23}, vec<unsigned, 2>{e27, e30}, e34);
   y_g1[lid_a0] = e35;
+  const unsigned e40 = x_g0[1u];
+  const unsigned e44 = x_g0[2u];
+  const unsigned e47 = x_g0[2u];
+  const unsigned e50 = x_g0[3u];
+  const unsigned e53 = x_g0[4u];
+  const unsigned e57 = x_g0[5u];
+  const unsigned e60 = x_g0[6u];
+  const vec<int, 4> e64 = z_g2[lid_a0];
+  const vec<int, 4> e65 = cuda_mma_m16n8k32_i8_fn1(vec<unsigned, 4>{a_e8, e47, e50, e53}, vec<unsigned, 2>{e57, e60}, e64);
+  const vec<int, 4> e66 = cuda_mma_m16n8k16_i8_fn2(vec<unsigned, 2>{a_e8, e40}, e44, e65);
+  z_g2[lid_a0] = e66;
   return;
 }
