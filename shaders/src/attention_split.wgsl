@@ -5,6 +5,7 @@
 // summed as in attention.wgsl, eight positions at a time. For wide heads each invocation makes OWN_LOADS loads of a
 // value, and there are fewer heads, so that workgroup memory suffices.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
+import package::attention_parts::store_part;
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, key_vec4s};
@@ -26,7 +27,6 @@ const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
-@group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a value + 1], where several chunks are
 // [HEADS, KEY_VEC4S] queries; in the end [HEADS, OWN_VEC4S, PART] sums of values.
 var<workgroup> queries: array<vec4<f32>, HEADS * KEY_VEC4S>;
 // [CHUNK_STEP, HEADS] scores, then weights.
@@ -215,14 +215,7 @@ fn main(
         if chunks == 1u {
             store_out((t * p.heads + head) * p.value_dim, out_vec4, sum, with_sink(head, partials[h], all));
         } else {
-            let part = part_offset(t, chunk, head, value_vec4s);
-            // Zeros beyond the value, whatever the cache has there.
-            let elements = vec4(4u * out_vec4) + vec4(0u, 1u, 2u, 3u);
-            parts[part + out_vec4] = select(vec4(0.0), sum, elements < vec4(p.value_dim));
-            if out_vec4 == 0u {
-                // Of an empty chunk both are 0. A comparison with `>` would drop NaN.
-                parts[part + value_vec4s] = vec4(select(0.0, partials[h], all != 0.0), all, 0.0, 0.0);
-            }
+            store_part(part_offset(t, chunk, head, value_vec4s), out_vec4, value_vec4s, sum, partials[h], all);
         }
     }
 }

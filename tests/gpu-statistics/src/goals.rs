@@ -111,6 +111,8 @@ const NVIDIA: &[Goal<1>] = &[
     goal("one token, exact: 16 bytes a load", "matmul.*.matvec1", Metric::LoadBytes, [16.0], NONE),
     goal("one token, int8: 16 bytes a load", "matmul_int8.*.matvec1", Metric::LoadBytes, [16.0], NONE),
     goal("many tokens: 16 bytes a load", "matmul*tile64x64", Metric::LoadBytes, [16.0], NONE),
+    goal("attention, decode, matrix units: bytes a load", "attention_split.f16.mma", Metric::LoadBytes, [15.0], SM_80),
+    goal("attention, decode, matrix units: instructions per 64 positions and head", "attention_split.f16.mma", Metric::LoopInstructions, [80.0], SM_80),
     goal("attention: 16 bytes a load", "attention_*", Metric::LoadBytes, [16.0], NONE),
     // One m16n8k16 is 8 weights of each lane.
     goal("one token, matrix units: matrix products a weight", "matmul.*.mma1", Metric::LoopMatrices, [0.125], SM_80),

@@ -1,4 +1,4 @@
-//! Attention of many tokens where numbers are large, far apart or not finite.
+//! Attention where numbers are large, far apart or not finite.
 
 use wisp_shaders::{CacheFormat, params::AttentionParams};
 use wisp_tests::kernel_rewritten;
@@ -8,6 +8,12 @@ use wisp_tests::kernels::{
 
 use super::{TILED_OPS, attention, split, tiled, with_lengths};
 use crate::paged::{Batch, batch, sink_batch};
+
+/// Runs a case of `attention` with the kernels for many tokens and with those that compute chunks.
+fn check_causal(b: &Batch, format: CacheFormat, case: &Case) {
+    check_fitting(&format.op("attention_tiled"), &[tiled(b, case.clone())]);
+    check_fitting(&format.op("attention_split"), &[split(b, case.clone())]);
+}
 
 /// Scores that grow by half a unit from position to position, or fall: the largest one moves on with every tile.
 fn growing_scores(b: &Batch, format: CacheFormat, sign: f32, mut case: Case) -> Case {
@@ -39,7 +45,7 @@ fn growing_scores(b: &Batch, format: CacheFormat, sign: f32, mut case: Case) -> 
 }
 
 #[test]
-fn tiles_follow_the_largest_score() {
+fn weights_follow_the_largest_score() {
     let batches = [
         sink_batch([4, 2, 64, 16], 0, 0.0, &[(0, 100), (60, 9)]),
         batch([2, 1, 128, 16], 40, 0.0, &[(80, 40)]),
@@ -51,6 +57,10 @@ fn tiles_follow_the_largest_score() {
                 .iter()
                 .flat_map(|b| [1.0, -1.0].map(|sign| grown(b, sign)));
             check_fitting(&format.op(op), &cases.collect::<Vec<_>>());
+        }
+        for (b, sign) in batches.iter().flat_map(|b| [(b, 1.0), (b, -1.0)]) {
+            let case = growing_scores(b, format, sign, attention(b, format));
+            check_fitting(&format.op("attention_split"), &[split(b, case)]);
         }
     }
 }
@@ -74,8 +84,7 @@ fn queries_beyond_half_precision_are_scaled() {
             .step_by(b.head_dim)
             .for_each(|k| *k = 0.0);
         case.memory[1] = cache(format, b.head_dim, &keys, None);
-        let causal = tiled(&b, case.clone());
-        check_fitting(&format.op("attention_tiled"), &[causal]);
+        check_causal(&b, format, &case);
         let whole = tiled(&b, with_lengths(case, &[70]));
         check_fitting(&format.op("full_attention_tiled"), &[whole]);
     }
@@ -93,7 +102,7 @@ fn scores_may_be_larger_than_the_floats_that_have_fractions() {
             let mut case = attention(&b, format);
             case.memory[0] = exact(&scaled(1, b.index().len() * b.heads * dim, 16384.0));
             case.memory[1] = cache(format, dim, &scaled(2, b.cache_len(), 8192.0), None);
-            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+            check_causal(&b, format, &case);
         }
     }
 }
@@ -117,7 +126,7 @@ fn outliers_that_cancel_take_no_bits_from_the_other_elements() {
             let mut case = attention(&b, format);
             case.memory[0] = exact(&queries);
             case.memory[1] = cache(format, dim, &keys, None);
-            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+            check_causal(&b, format, &case);
         }
     }
 }
@@ -132,7 +141,7 @@ fn errors_do_not_grow_with_the_positions() {
             let values = noise(3, b.cache_len());
             let values: Vec<f32> = values.iter().map(|value| value.abs()).collect();
             case.memory[2] = cache(format, dim, &values, None);
-            check_fitting(&format.op("attention_tiled"), &[tiled(&b, case)]);
+            check_causal(&b, format, &case);
         }
     }
 }
@@ -216,4 +225,8 @@ fn instructions_do_what_their_wgsl_says() {
         let cases = [tiled(&b, attention(&b, CacheFormat::F16))];
         kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
     }
+    let b = sink_batch([5, 1, 100, 16], 0, 5.0, &[(300, 2)]);
+    let cases = [split(&b, attention(&b, CacheFormat::F16))];
+    let name = "attention_split.f16.mma";
+    kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
 }
