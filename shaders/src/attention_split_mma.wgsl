@@ -22,8 +22,9 @@ const SUBGROUPS: u32 = WG / 32u;
 const_assert CHUNK_STEP == WG;
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 const MIN_SUBGROUP = 32u;
-// Slices of 64 elements of a head.
+// Slices of 64 elements of a head, and those of which a lane has the sums in registers.
 const SLICES: u32 = DIMS / 64u;
+const NEAR_SLICES: u32 = 2u;
 // Invocations that load a query head, and the vec4s that each of them loads.
 const QUERY_LANES: u32 = WG / HEADS;
 const OWN_VEC4S: u32 = DIMS / 4u / QUERY_LANES;
@@ -37,6 +38,8 @@ const LN_2: f32 = 0.6931472;
 // Two elements of a query in a word, and their second halves, then the next two: [16 elements, head, t]. In the end sums of values,
 // as bits: [half of the subgroups, head, DIMS / 4].
 var<workgroup> memory: array<vec4<u32>, 2u * HEADS * DIMS / 4u>;
+// The sums of the other slices: [slice, element % 8, invocation].
+var<workgroup> far_sums: array<vec2<f32>, (SLICES - NEAR_SLICES) * 8u * WG>;
 // [head]: the factors that make sums of products scores times log2(e) or, if they are to be capped, scores.
 var<workgroup> units: array<f32, HEADS>;
 // [subgroup, head]: the largest scores, times log2(e), and the sums of weights where those have the weight 1.
@@ -51,6 +54,10 @@ fn query_at(matrix: u32, head: u32, t: u32) -> u32 {
 
 fn sum_at(half: u32, head: u32, own_vec4: u32) -> u32 {
     return (half * HEADS + head) * (DIMS / 4u) + own_vec4;
+}
+
+fn far_at(s: u32, i: u32, lid: u32) -> u32 {
+    return ((s - NEAR_SLICES) * 8u + i) * WG + lid;
 }
 
 // Loads the queries of `heads` heads from `first_head` on; others repeat the last one, and nothing reads their results.
@@ -126,11 +133,15 @@ fn main(
     var reference = LOWEST;
     // Of this lane's positions.
     var total = 0.0;
-    // Elements `8 * t` and `8 * t + 4`, in vec4s, of 64: [slice, element % 8].
-    var acc: array<array<vec2<f32>, 8>, SLICES>;
+    // For each slice and `i < 8`, elements `16 * t + i` and `16 * t + 8 + i`.
+    var acc: array<array<vec2<f32>, 8>, NEAR_SLICES>;
     for (var s = 0u; s < SLICES; s++) {
         for (var i = 0u; i < 8u; i++) {
-            acc[s][i] = vec2(0.0);
+            if s < NEAR_SLICES {
+                acc[s][i] = vec2(0.0);
+            } else if 64u * s < p.value_dim {
+                far_sums[far_at(s, i, lid)] = vec2(0.0);
+            }
         }
     }
     for (var first = start + 32u * subgroup; first < end; first += CHUNK_STEP) {
@@ -222,7 +233,12 @@ fn main(
                         );
                         step = cuda_mma_m16n8k16(weights[j], two, step);
                     }
-                    acc[s][i] = fma(acc[s][i], vec2(rescale), step.xy + step.zw);
+                    if s < NEAR_SLICES {
+                        acc[s][i] = fma(acc[s][i], vec2(rescale), step.xy + step.zw);
+                    } else {
+                        let at = far_at(s, i, lid);
+                        far_sums[at] = fma(far_sums[at], vec2(rescale), step.xy + step.zw);
+                    }
                 }
             }
         }
@@ -240,12 +256,19 @@ fn main(
         if subgroup / 2u == turn {
             for (var s = 0u; s < SLICES; s++) {
                 if 64u * s < p.value_dim {
+                    var own: array<vec2<f32>, 8>;
+                    for (var i = 0u; i < 8u; i++) {
+                        if s < NEAR_SLICES {
+                            own[i] = acc[s][i];
+                        } else {
+                            own[i] = far_sums[far_at(s, i, lid)];
+                        }
+                    }
                     for (var i = 0u; i < 4u; i++) {
                         let e = i % 2u * 4u;
                         let column = i / 2u;
-                        let own = vec4(acc[s][e][column], acc[s][e + 1u][column], acc[s][e + 2u][column], acc[s][e + 3u][column]);
                         let at = sum_at(subgroup % 2u, g, 16u * s + 4u * t + i);
-                        var sum = factor * own;
+                        var sum = factor * vec4(own[e][column], own[e + 1u][column], own[e + 2u][column], own[e + 3u][column]);
                         if turn == 1u {
                             sum += bitcast<vec4<f32>>(memory[at]);
                         }
