@@ -29,6 +29,31 @@ fn chunk_count() -> u32 {
     return max((reach() + positions - 1u) / positions, 1u);
 }
 
+// What a workgroup of `attention_split` computes: a chunk for some query heads of a KV head.
+struct Share {
+    chunk: u32,
+    kv_head: u32,
+    first_head: u32,
+    heads: u32,
+}
+
+// The share of workgroup `x`, where a share has up to `at_once` query heads.
+fn share_of(x: u32, at_once: u32) -> Share {
+    let group = p.heads / p.kv_heads;
+    let blocks = (group + at_once - 1u) / at_once;
+    let kv_head = x / blocks % p.kv_heads;
+    let first_of_group = x % blocks * at_once;
+    return Share(
+        x / (blocks * p.kv_heads), kv_head, kv_head * group + first_of_group, min(at_once, group - first_of_group),
+    );
+}
+
+// The first position of a chunk of what a token sees, and one past the last; the same if the chunk is empty.
+fn chunk_range(visible: vec2<u32>, chunk: u32) -> vec2<u32> {
+    let start = min(visible.x + chunk * chunk_positions(), visible.y);
+    return vec2(start, min(start + chunk_positions(), visible.y));
+}
+
 // Where the part of a head begins in `parts`, of a token and chunk: the weighted sum of values, then a
 // vector of the largest score and the sum of weights.
 fn part_offset(t: u32, chunk: u32, head: u32, value_vec4s: u32) -> u32 {

@@ -10,6 +10,7 @@
 // A subgroup computes 16 rows, of which a lane has rows `g` and `g + 8` with `g = lane / 4`. Scores leave the matrix units
 // in the registers in which weights enter them. In scores the order of elements, and in sums that of columns, is chosen so
 // that a lane reads 16 bytes at a time of keys and of values.
+import package::attention_halves::{next_reference, LN_2, LOG2_E, SECOND_UNIT};
 import package::attention_io::{cache_pages, index, load_query, run_of_tokens, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_pair, value_pair};
@@ -32,14 +33,8 @@ const GROUPS: u32 = DIMS / 32u;
 // different banks.
 const KEY_STRIDE: u32 = CHUNKS + 4u;
 const VALUE_STRIDE: u32 = 4u * CHUNKS + 2u;
-// The factor by which second halves of queries are scaled, so that they have as many bits as first ones.
-const SECOND_UNIT: f32 = 2048.0;
-// The largest weight of a row is 2^14, so that one that is 2^-28 times as large still has all bits of a half.
-const LARGEST_EXPONENT: f32 = 14.0;
 // In the place of the first position that a row sees: the row is not among those that are computed.
 const NO_ROW: u32 = 0xffffffffu;
-const LOG2_E: f32 = 1.442695;
-const LN_2: f32 = 0.6931472;
 
 // Two elements in a word.
 var<workgroup> keys: array<vec4<u32>, POSITIONS * KEY_STRIDE>; // [position, chunk]
@@ -246,10 +241,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 row_max = max(row_max, max(scores[j].xz, scores[j].yw));
             }
             row_max = vec2(quad_max(row_max.x), quad_max(row_max.y));
-            let lower = row_max - LARGEST_EXPONENT;
             let before = reference;
-            // Floats from 2^25 on are so far apart that the difference may be too large for a half.
-            reference = max(before, select(lower, row_max, row_max - lower > vec2(15.0)));
+            reference = vec2(next_reference(before.x, row_max.x), next_reference(before.y, row_max.y));
             let rescale = exp2(before - reference);
             total *= rescale;
             for (var j = 0u; j < POSITIONS / 8u; j++) {

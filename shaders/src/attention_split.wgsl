@@ -4,10 +4,10 @@
 // CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
 // summed as in attention.wgsl, eight positions at a time. For wide heads each invocation makes OWN_LOADS loads of a
 // value, and there are fewer heads, so that workgroup memory suffices.
-import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
-import package::attention_parts::store_part;
+import package::attention_chunks::{chunk_count, chunk_range, part_offset, share_of, CHUNK_STEP};
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
+import package::attention_parts::store_part;
 import package::cache::{head_offset, key_vec4, key_vec4s};
 @if(whole_values) import package::cache::{unpack_vec4, value_pair};
 @if(!whole_values) import package::cache::value_vec4;
@@ -79,31 +79,25 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let group = p.heads / p.kv_heads;
-    let blocks = (group + HEADS - 1u) / HEADS;
-    let x = wid.x + wid.z * groups.x;
-    let kv_head = x / blocks % p.kv_heads;
-    let chunk = x / (blocks * p.kv_heads);
+    let share = share_of(wid.x + wid.z * groups.x, HEADS);
+    let heads = share.heads;
     let chunks = chunk_count();
     let t = wid.y;
-    if chunk >= chunks || t >= p.tokens {
+    if share.chunk >= chunks || t >= p.tokens {
         return;
     }
     let vec4s = min((p.head_dim + 3u) / 4u, KEY_VEC4S);
     let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, VEC4S);
-    let first_of_group = x % blocks * HEADS;
-    let heads = min(HEADS, group - first_of_group);
-    let first_head = kv_head * group + first_of_group;
     let token = index[t];
     let pages = cache_pages(vec4s);
-    let visible = visible_range(token, pages);
-    let start = min(visible.x + chunk * chunk_positions(), visible.y);
-    let end = min(start + chunk_positions(), visible.y);
+    let range = chunk_range(visible_range(token, pages), share.chunk);
+    let start = range.x;
+    let end = range.y;
     // An empty chunk needs no queries, and there would be no barrier before its sums, which replace them.
     for (var i = lid; i < HEADS * vec4s && start < end; i += WG) {
         // Those beyond the group repeat its last head; nothing reads their results.
         let h = min(i / vec4s, heads - 1u);
-        let base = (t * p.heads + first_head + h) * p.head_dim;
+        let base = (t * p.heads + share.first_head + h) * p.head_dim;
         queries[i / vec4s * KEY_VEC4S + i % vec4s] = load_query(base, i % vec4s);
     }
     // Invocation `place` of a part sums the vec4s of load `place % columns` and of those `columns` further. Each part has
@@ -126,7 +120,7 @@ fn main(
         for (var k = 0u; k < CHUNK_STEP / WG; k++) {
             let i = lid + k * WG;
             // Those beyond the chunk repeat its last position, with weight 0.
-            let row = visible_kv_row(token.x, first + min(i, count - 1u), kv_head, pages);
+            let row = visible_kv_row(token.x, first + min(i, count - 1u), share.kv_head, pages);
             head_offsets[i] = head_offset(row, vec4s);
         }
         // Orders the queries, too.
@@ -211,11 +205,11 @@ fn main(
         for (var j = h; j < WG; j += HEADS) {
             all += weights[j];
         }
-        let head = first_head + h;
+        let head = share.first_head + h;
         if chunks == 1u {
             store_out((t * p.heads + head) * p.value_dim, out_vec4, sum, with_sink(head, partials[h], all));
         } else {
-            store_part(part_offset(t, chunk, head, value_vec4s), out_vec4, value_vec4s, sum, partials[h], all);
+            store_part(part_offset(t, share.chunk, head, value_vec4s), out_vec4, value_vec4s, sum, partials[h], all);
         }
     }
 }

@@ -6,7 +6,8 @@
 // subgroups do not wait for each other. A matrix of 16 rows has the first halves of eight heads, then their second halves. With
 // `g = lane / 4` and `t = lane % 4` a lane has the scores of head `g` for positions `2 * t` and `2 * t + 1` of eight, which are
 // weights in the registers in which matrix units take them. It loads 16 bytes of keys and of values at a time from the cache.
-import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
+import package::attention_chunks::{chunk_count, chunk_range, part_offset, share_of, CHUNK_STEP};
+import package::attention_halves::{next_reference, LN_2, LOG2_E, SECOND_UNIT};
 import package::attention_io::{cache_pages, index, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::attention_parts::store_part;
@@ -22,18 +23,13 @@ const SUBGROUPS: u32 = WG / 32u;
 const_assert CHUNK_STEP == WG;
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 const MIN_SUBGROUP = 32u;
-// Slices of 64 elements of a head, and those of which a lane has the sums in registers.
+// Slices of 64 elements of a head, and those of which a lane has the sums in registers: with all of them there, fewer workgroups
+// would run at once.
 const SLICES: u32 = DIMS / 64u;
 const NEAR_SLICES: u32 = 2u;
 // Invocations that load a query head, and the vec4s that each of them loads.
 const QUERY_LANES: u32 = WG / HEADS;
 const OWN_VEC4S: u32 = DIMS / 4u / QUERY_LANES;
-// The factor by which second halves of queries are scaled, so that they have as many bits as first ones.
-const SECOND_UNIT: f32 = 2048.0;
-// The largest weight of a subgroup and head is 2^14, so that one that is 2^-28 times as large still has all bits of a half.
-const LARGEST_EXPONENT: f32 = 14.0;
-const LOG2_E: f32 = 1.442695;
-const LN_2: f32 = 0.6931472;
 
 // Two elements of a query in a word, and their second halves, then the next two: [16 elements, head, t]. In the end sums of values,
 // as bits: [half of the subgroups, head, DIMS / 4].
@@ -61,9 +57,9 @@ fn far_at(s: u32, i: u32, lid: u32) -> u32 {
 }
 
 // Loads the queries of `heads` heads from `first_head` on; others repeat the last one, and nothing reads their results.
-fn load_queries(lid: u32, t: u32, first_head: u32, heads: u32) {
+fn load_queries(lid: u32, token_number: u32, first_head: u32, heads: u32) {
     let h = lid / QUERY_LANES;
-    let base = (t * p.heads + first_head + min(h, heads - 1u)) * p.head_dim;
+    let base = (token_number * p.heads + first_head + min(h, heads - 1u)) * p.head_dim;
     var query: array<vec4<f32>, OWN_VEC4S>;
     var magnitude = 0.0;
     for (var i = 0u; i < OWN_VEC4S; i++) {
@@ -99,27 +95,18 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let group = p.heads / p.kv_heads;
-    let blocks = (group + HEADS - 1u) / HEADS;
-    let x = wid.x + wid.z * groups.x;
-    let kv_head = x / blocks % p.kv_heads;
-    let chunk = x / (blocks * p.kv_heads);
+    let share = share_of(wid.x + wid.z * groups.x, HEADS);
     let chunks = chunk_count();
     let token_number = wid.y;
-    if chunk >= chunks || token_number >= p.tokens {
+    if share.chunk >= chunks || token_number >= p.tokens {
         return;
     }
     let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, DIMS / 4u);
     let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, DIMS / 4u);
-    let first_of_group = x % blocks * HEADS;
-    let heads = min(HEADS, group - first_of_group);
-    let first_head = kv_head * group + first_of_group;
     let token = index[token_number];
     let pages = cache_pages(vec4s);
-    let visible = visible_range(token, pages);
-    let start = min(visible.x + chunk * chunk_positions(), visible.y);
-    let end = min(start + chunk_positions(), visible.y);
-    load_queries(lid, token_number, first_head, heads);
+    let range = chunk_range(visible_range(token, pages), share.chunk);
+    load_queries(lid, token_number, share.first_head, share.heads);
     let lane = lid % 32u;
     let subgroup = lid / 32u;
     let g = lane / 4u;
@@ -144,9 +131,9 @@ fn main(
             }
         }
     }
-    for (var first = start + 32u * subgroup; first < end; first += CHUNK_STEP) {
+    for (var first = range.x + 32u * subgroup; first < range.y; first += CHUNK_STEP) {
         // Positions beyond the last one repeat it, with weight 0.
-        let row = visible_kv_row(token.x, min(first + lane, end - 1u), kv_head, pages);
+        let row = visible_kv_row(token.x, min(first + lane, range.y - 1u), share.kv_head, pages);
         let offset = head_offset(row, vec4s);
         var key_offsets: array<u32, 4>;
         for (var j = 0u; j < 4u; j++) {
@@ -174,7 +161,7 @@ fn main(
             scores[j] = unit * fma(sums[j].zw, vec2(1.0 / SECOND_UNIT), sums[j].xy);
         }
         // A loop that is not unrolled, so that compilers keep this rare case short.
-        let capped_matrices = select(0u, min(32u, end - first + 7u) / 8u, p.softcap != 0.0);
+        let capped_matrices = select(0u, min(32u, range.y - first + 7u) / 8u, p.softcap != 0.0);
         for (var i = 0u; i < capped_matrices; i++) {
             var s = scores[0];
             for (var j = 1u; j < 4u; j++) {
@@ -185,17 +172,15 @@ fn main(
                 scores[j] = select(scores[j], s, i == j);
             }
         }
-        if first + 32u > end {
+        if first + 32u > range.y {
             for (var j = 0u; j < 4u; j++) {
-                scores[j] = select(vec2(MASKED), scores[j], first + 8u * j + 2u * t + vec2(0u, 1u) < vec2(end));
+                scores[j] = select(vec2(MASKED), scores[j], first + 8u * j + 2u * t + vec2(0u, 1u) < vec2(range.y));
             }
         }
         let largest = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
         row_max = max(row_max, quad_max(max(largest.x, largest.y)));
-        let lower = row_max - LARGEST_EXPONENT;
         let before = reference;
-        // Floats from 2^25 on are so far apart that the difference may be too large for a half.
-        reference = max(before, select(lower, row_max, row_max - lower > 15.0));
+        reference = next_reference(before, row_max);
         let rescale = exp2(before - reference);
         total *= rescale;
         // Of 16 positions each.
@@ -279,7 +264,7 @@ fn main(
         }
         workgroupBarrier();
     }
-    for (var i = lid; i < heads * value_vec4s; i += WG) {
+    for (var i = lid; i < share.heads * value_vec4s; i += WG) {
         let h = i / value_vec4s;
         let own_vec4 = i % value_vec4s;
         let sum = bitcast<vec4<f32>>(memory[sum_at(0u, h, own_vec4)]) + bitcast<vec4<f32>>(memory[sum_at(1u, h, own_vec4)]);
@@ -288,12 +273,12 @@ fn main(
         for (var j = h; j < SUBGROUPS * HEADS; j += HEADS) {
             all += totals[j] * exp2(maxima[j] - largest);
         }
-        let head = first_head + h;
+        let head = share.first_head + h;
         if chunks == 1u {
             let base = (token_number * p.heads + head) * p.value_dim;
             store_out(base, own_vec4, sum, with_sink(head, LN_2 * largest, all));
         } else {
-            store_part(part_offset(token_number, chunk, head, value_vec4s), own_vec4, value_vec4s, sum, LN_2 * largest, all);
+            store_part(part_offset(token_number, share.chunk, head, value_vec4s), own_vec4, value_vec4s, sum, LN_2 * largest, all);
         }
     }
 }

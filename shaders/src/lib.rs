@@ -96,8 +96,8 @@ pub struct Needs {
     /// The rows and columns of the cooperative matrices that the kernel uses, of `f16` with sums in f32: 16 or 8; 0
     /// if it uses none.
     pub matrix_size: u32,
-    /// The matrix instruction `mma.m16n8k16` of NVIDIA's GPUs, through CUDA. The kernel calls the function `cuda_mma_m16n8k16`,
-    /// which `naga-cuda` translates to it.
+    /// The matrix instructions `mma.m16n8k16` and `mma.m16n8k32` of NVIDIA's GPUs, of halves or signed bytes, through CUDA. The
+    /// kernel calls functions with names like `cuda_mma_m16n8k16`, which `naga-cuda` translates to them.
     pub mma: bool,
 }
 

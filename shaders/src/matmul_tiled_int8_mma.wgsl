@@ -3,16 +3,18 @@
 // A workgroup computes a tile of `mma_tile.wgsl`. With `experts` the tokens of a tile are pairs that share an expert. A step covers
 // BLOCKS blocks: the invocations unpack whole blocks of weights and copy those of x, both into workgroup memory in the order in
 // which matrices have them in registers. The sums over a block are exact, and are scaled and added up in f32.
+// Scales of weights of 2^104 or more give results that are not finite.
 import package::encoding::{load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, PACKED_ZERO, HAS_OFFSETS};
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::int8_inputs::{load_factors, load_half, half_sum};
-import package::matmul_io::{p, tile_row, X_WIDTH};
+import package::matmul_io::{p, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
 import package::matmul_tile::input_row;
 import package::mma::{cuda_mma_m16n8k16_i8, cuda_mma_m16n8k32_i8};
 @if(splits) import package::mma_tile::merge_splits;
 import package::mma_tile::{
-    matrix_row, pair_row, place_of, store_sums, weight_at, weights, Sums, ROW_MATRICES, SPLITS, SUMS, TOKEN_MATRICES,
+    factors, matrix_row, pair_rows, place_of, store_factors, store_sums, weight_at, weights, Sums, ROW_MATRICES, SPLITS, SUMS,
+    TOKEN_MATRICES,
 };
 @if(lookup) import package::value_table::fill_table;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, BLOCKS};
@@ -22,7 +24,7 @@ import constants::{WG, EDGE_ROWS, EDGE_TOKENS, BLOCKS};
 @if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
 const COLS_MULTIPLE = X_WIDTH;
 const MIN_SUBGROUP = 32u;
-// Blocks of two rows that an invocation unpacks. It copies one of two tokens.
+// Blocks of two rows that an invocation unpacks. It copies a block of two tokens.
 const OWN_PAIRS: u32 = BLOCKS * EDGE_ROWS / 2u / WG;
 const_assert OWN_PAIRS * WG * 2u == BLOCKS * EDGE_ROWS;
 const TOKEN_PAIRS: u32 = EDGE_TOKENS / 2u;
@@ -32,7 +34,6 @@ const_assert BLOCKS * TOKEN_PAIRS == WG;
 const UNIT_FLOAT: f32 = 12582912.0;
 const UNIT_BITS: i32 = 0x4b400000;
 
-var<workgroup> factors: array<vec4<f32>, BLOCKS * EDGE_ROWS>; // [block, row]: two scales, two offsets
 // Words of four columns, and of the four that are 16 columns to the right. `weights` has such words of two rows.
 var<workgroup> inputs: array<vec2<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 var<workgroup> input_scales: array<vec2<f32>, BLOCKS * TOKEN_PAIRS>; // [block, pair of tokens]
@@ -42,7 +43,7 @@ var<workgroup> starts: array<array<vec4<i32>, BLOCKS * TOKEN_PAIRS>, SCALES>; //
 // The sums of x that belong to the offsets: those of two tokens, with two scales for each half of a block.
 var<workgroup> input_sums: array<vec4<f32>, BLOCKS * TOKEN_PAIRS>; // [block, pair of tokens]
 
-// Scales with at most 22 significant bits, whose products with UNIT_FLOAT are exact: all but those of NVFP4, which lose two bits.
+// Scales cut to 22 significant bits, so that their products with UNIT_FLOAT are exact. Only those of NVFP4 have more, and lose two.
 fn short(scale: vec2<f32>) -> vec2<f32> {
     return bitcast<vec2<f32>>(bitcast<vec2<u32>>(scale) & vec2(0xfffffffcu));
 }
@@ -58,9 +59,9 @@ fn unpack(at: vec2<u32>, sub: u32, pair: u32, block: u32) {
             let words = vec4(top.q[i], bottom.q[i], top.q[2u + i], bottom.q[2u + i]);
             weights[weight_at(block, pair, 2u * half + i)] = words;
         }
-        // Both halves have the same factors.
-        factors[EDGE_ROWS * block + pair_row(pair)] = vec4(short(top.scale), top.offset);
-        factors[EDGE_ROWS * block + pair_row(pair) + 8u] = vec4(short(bottom.scale), bottom.offset);
+        if half == 0u {
+            store_factors(block, pair, vec4(short(top.scale), top.offset), vec4(short(bottom.scale), bottom.offset));
+        }
     }
 }
 
@@ -144,8 +145,8 @@ fn main(
         workgroupBarrier();
     }
     let first_token = input_row(wid.y, 0u);
-    let pair = 2u * (lid % TOKEN_PAIRS);
-    let token_rows = vec2(input_row(wid.y, pair), input_row(wid.y, pair + 1u));
+    let token = 2u * (lid % TOKEN_PAIRS);
+    let token_rows = vec2(input_row(wid.y, token), input_row(wid.y, token + 1u));
     let place = place_of(lid);
     var acc: Sums;
     for (var i = 0u; i < SUMS; i++) {
@@ -156,27 +157,26 @@ fn main(
         for (var k = 0u; k < OWN_PAIRS; k++) {
             let pair = (k * WG + lid) % (EDGE_ROWS / 2u);
             let block = (k * WG + lid) / (EDGE_ROWS / 2u);
-            let rows = vec2(
-                tile_row(first_token, first_row, pair_row(pair), EDGE_ROWS),
-                tile_row(first_token, first_row, pair_row(pair) + 8u, EDGE_ROWS),
-            );
+            let rows = pair_rows(first_token, first_row, pair);
             let b = min(step + block, p.blocks - 1u);
             unpack(p.blocks * rows + b, b % BLOCKS_PER_SCALES, pair, block);
         }
-        let b = min(step + lid / TOKEN_PAIRS, p.blocks - 1u);
-        copy_inputs(token_rows, b, lid % TOKEN_PAIRS, lid / TOKEN_PAIRS);
+        let own_block = min(step + lid / TOKEN_PAIRS, p.blocks - 1u);
+        copy_inputs(token_rows, own_block, lid % TOKEN_PAIRS, lid / TOKEN_PAIRS);
         workgroupBarrier();
         for (var b = place.split; b < min(BLOCKS, p.blocks - step); b += SPLITS) {
             var v: array<Inputs, TOKEN_MATRICES>;
             for (var n = 0u; n < TOKEN_MATRICES; n++) {
-                let token = EDGE_TOKENS * b + 8u * n;
-                let at = (token + place.token) / 2u;
-                v[n].x = inputs[4u * (token + place.input_token) + place.lane % 4u];
+                let first = EDGE_TOKENS * b + 8u * n;
+                let at = (first + place.token) / 2u;
+                v[n].x = inputs[4u * (first + place.input_token) + place.lane % 4u];
                 v[n].scales = input_scales[at];
                 for (var half = 0u; half < SCALES; half++) {
                     v[n].starts[half] = starts[half][at];
                 }
-                v[n].sums = input_sums[at];
+                if HAS_OFFSETS {
+                    v[n].sums = input_sums[at];
+                }
             }
             for (var m = 0u; m < ROW_MATRICES; m++) {
                 let row = EDGE_ROWS * b + place.row + matrix_row(m);

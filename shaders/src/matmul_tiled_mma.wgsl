@@ -13,13 +13,14 @@ import package::encoding::{BLOCKS_PER_SCALES, SCALES, HAS_OFFSETS};
 import package::exact_halves::load_halves;
 @if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::half_inputs::{find_largest, input_scale, input_unscale};
-import package::matmul_io::{p, load_x, tile_row, X_WIDTH};
+import package::matmul_io::{p, load_x, X_WIDTH};
 @if(experts) import package::matmul_io::chunk_has_rows;
 import package::matmul_tile::input_row;
 import package::mma::cuda_mma_m16n8k16;
 @if(splits) import package::mma_tile::merge_splits;
 import package::mma_tile::{
-    matrix_row, pair_row, place_of, store_sums, weight_at, weights, Sums, ROW_MATRICES, SPLITS, SUMS, TOKEN_MATRICES,
+    factors, matrix_row, pair_rows, place_of, store_factors, store_sums, weight_at, weights, Sums, ROW_MATRICES, SPLITS, SUMS,
+    TOKEN_MATRICES,
 };
 import package::quad::quad_sum;
 import package::split_inputs::{packed, rest, sum4, HIGH_UNIT};
@@ -39,7 +40,6 @@ const_assert BLOCKS * EDGE_ROWS / 2u == WG;
 
 // In vec4s, of a block's four groups of columns: the first two words have columns 0 and 2, and 1 and 3; the other two have the same
 // of the group 16 columns to the right. `weights` has such words of a row, then of the row 8 below.
-var<workgroup> factors: array<vec4<f32>, BLOCKS * EDGE_ROWS>; // [block, row]: two scales, two offsets
 var<workgroup> first_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 @if(!one_half) var<workgroup> second_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 // [block, token]: the sum of a block of x or, with two scales, those of its halves.
@@ -56,8 +56,7 @@ fn convert(at: vec2<u32>, sub: u32, pair: u32, block: u32) {
         weights[weight_at(2u * block, pair, group)] = vec4(t.x, b.x, t.y, b.y);
         weights[weight_at(2u * block + 1u, pair, group)] = vec4(t.z, b.z, t.w, b.w);
     }
-    factors[EDGE_ROWS * block + pair_row(pair)] = vec4(top.scale, top.offset);
-    factors[EDGE_ROWS * block + pair_row(pair) + 8u] = vec4(bottom.scale, bottom.offset);
+    store_factors(block, pair, vec4(top.scale, top.offset), vec4(bottom.scale, bottom.offset));
 }
 
 // Splits eight columns of x for a token of block `block` of the step.
@@ -125,10 +124,7 @@ fn main(
     // The pair of rows that the invocation converts, one block of a step, and their first blocks.
     let pair = lid % (EDGE_ROWS / 2u);
     let pair_block = lid / (EDGE_ROWS / 2u);
-    let pair_blocks = p.blocks * vec2(
-        tile_row(first_token, first_row, pair_row(pair), EDGE_ROWS),
-        tile_row(first_token, first_row, pair_row(pair) + 8u, EDGE_ROWS),
-    );
+    let pair_blocks = p.blocks * pair_rows(first_token, first_row, pair);
     // The tokens whose x it splits.
     let group = lid % 4u;
     var x_rows: array<u32, OWN_TOKENS>;

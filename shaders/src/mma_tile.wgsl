@@ -1,5 +1,6 @@
 // Shared by the kernels that compute a tile of EDGE_ROWS rows by EDGE_TOKENS tokens on NVIDIA's tensor cores. A subgroup has 64
 // rows by 32 tokens of it: matrices of 16 rows by 8 tokens, in registers as `mma.wgsl` says.
+import package::matmul_io::tile_row;
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
 import package::matmul_tile::tile_token;
@@ -18,13 +19,14 @@ const_assert SPLITS * ROW_SUBGROUPS * TOKEN_SUBGROUPS * 32u == WG;
 // The sums of a lane: two tokens of one row, then of the row 8 below, for each matrix: [token matrix, row matrix].
 const SUMS: u32 = TOKEN_MATRICES * ROW_MATRICES;
 alias Sums = array<vec4<f32>, SUMS>;
-const_assert SPLITS / 2u * SUMS * 32u <= WEIGHTS;
 
-// A matrix of weights has this many columns: 16 bytes for a row and a lane's part of it, 32 bytes for two rows.
+// Matrices for the 32 columns of a block: one of bytes, two of halves. A lane has 16 bytes of one, for two rows.
 @if(int8) const BLOCK_MATRICES: u32 = 1u;
 @if(!int8) const BLOCK_MATRICES: u32 = 2u;
 const WEIGHTS: u32 = 2u * BLOCK_MATRICES * BLOCKS * EDGE_ROWS;
+const_assert SPLITS / 2u * ROW_SUBGROUPS * TOKEN_SUBGROUPS * SUMS * 32u <= WEIGHTS;
 var<workgroup> weights: array<vec4<u32>, WEIGHTS>; // see `weight_at`
+var<workgroup> factors: array<vec4<f32>, BLOCKS * EDGE_ROWS>; // [block, row]: two scales, two offsets
 
 // The place in `weights` of what a lane has of matrix `m` of the step's columns: four words of a pair of rows 8 apart. Neither the
 // invocations that write adjacent pairs nor the lanes that read them use the same banks.
@@ -35,6 +37,20 @@ fn weight_at(m: u32, pair: u32, group: u32) -> u32 {
 // The first row of a pair.
 fn pair_row(pair: u32) -> u32 {
     return 16u * (pair / 8u) + pair % 8u;
+}
+
+// The rows of the weight that a pair multiplies; see `tile_row`.
+fn pair_rows(first_token: u32, first_row: u32, pair: u32) -> vec2<u32> {
+    return vec2(
+        tile_row(first_token, first_row, pair_row(pair), EDGE_ROWS),
+        tile_row(first_token, first_row, pair_row(pair) + 8u, EDGE_ROWS),
+    );
+}
+
+// Stores the factors of block `block` of the step, of the two rows of a pair.
+fn store_factors(block: u32, pair: u32, top: vec4<f32>, bottom: vec4<f32>) {
+    factors[EDGE_ROWS * block + pair_row(pair)] = top;
+    factors[EDGE_ROWS * block + pair_row(pair) + 8u] = bottom;
 }
 
 // The first row of matrix `m` among those of the subgroup.

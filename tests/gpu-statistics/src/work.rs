@@ -110,7 +110,8 @@ const WORK: &[Work] = &[
 /// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
 #[rustfmt::skip]
 const NVIDIA: &[Work] = &[
-    // Heads of 256, each of which counts as two of 128: slices of keys, and no capped scores.
+    // Heads of 256, which count as two of 128, in twice as many lanes as other kernels of the op have: slices of keys, and no
+    // capped scores.
     Work { pattern: "attention_split.*.mma", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", turns: &[&["DIMS/64", "0"]], columns: "" },
     // Steps of blocks. A loop over pairs of rows unpacks weights, unless it is unrolled; one over blocks multiplies, with `splits`
     // a quarter of them.
