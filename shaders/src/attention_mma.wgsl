@@ -10,6 +10,9 @@
 // A subgroup computes 16 rows, of which a lane has rows `g` and `g + 8` with `g = lane / 4`. Scores leave the matrix units
 // in the registers in which weights enter them. In scores the order of elements, and in sums that of columns, is chosen so
 // that a lane reads 16 bytes at a time of keys and of values.
+//
+// Of heads of more than 128 elements the queries and sums of 16 rows do not fit a subgroup's registers. With `shared_rows`,
+// ROW_SUBGROUPS subgroups compute the same rows, each for its share of elements and of columns, and add their scores.
 import package::attention_halves::{next_reference, LN_2, LOG2_E, SECOND_UNIT};
 import package::attention_io::{cache_pages, index, load_query, run_of_tokens, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
@@ -17,22 +20,32 @@ import package::cache::{head_offset, key_pair, value_pair};
 import package::half_precision::{half_scale, half_unscale, max_magnitude, two_halves};
 import package::mma::{cuda_byte_perm, cuda_mma_m16n8k16};
 import package::quad::{quad_max, quad_sum};
+import package::query::MAX_VALUE_DIM;
 import constants::{DIMS, POSITIONS};
+@if(shared_rows) import constants::{ROWS, ROW_SUBGROUPS};
 
-const ROWS: u32 = 64u;
-const WG: u32 = 2u * ROWS;
+@if(!shared_rows) const ROWS: u32 = 64u;
+@if(!shared_rows) const ROW_SUBGROUPS: u32 = 1u;
+const WG: u32 = 2u * ROWS * ROW_SUBGROUPS;
 const TILE = vec2<u32>(1u, ROWS);
 const MIN_SUBGROUP = 32u;
-// Chunks of a head. A lane loads a chunk at a time, eight elements, of four positions that meet in a lane's part of a
-// matrix.
-const CHUNKS: u32 = DIMS / 8u;
-const_assert 4u * WG == POSITIONS * CHUNKS;
-// Groups of 32 elements.
-const GROUPS: u32 = DIMS / 32u;
+// Chunks of keys and of values. A lane loads a chunk at a time, eight elements, of four positions that meet in a lane's part of
+// a matrix.
+const KEY_CHUNKS: u32 = DIMS / 8u;
+const VALUE_CHUNKS: u32 = min(DIMS, MAX_VALUE_DIM) / 8u;
+const_assert POSITIONS * KEY_CHUNKS == 4u * WG;
+// Invocations that load values: all of them, but where values are smaller than keys.
+const VALUE_LOADERS: u32 = POSITIONS / 4u * VALUE_CHUNKS;
+// Whether values are loaded before scores are computed, where there are registers for both: a lane of more than eight subgroups
+// has fewer, and more positions have more scores.
+const EARLY_VALUES: bool = POSITIONS == 16u && WG <= 256u;
+// Groups of 32 elements that a subgroup computes. Where values are smaller, some have fewer of their groups.
+const GROUPS: u32 = DIMS / 32u / ROW_SUBGROUPS;
+const VALUE_GROUPS: u32 = VALUE_CHUNKS / 4u;
 // vec4s of words from one position to the next, or from four positions: eight lanes that read or write together do so in
 // different banks.
-const KEY_STRIDE: u32 = CHUNKS + 4u;
-const VALUE_STRIDE: u32 = 4u * CHUNKS + 2u;
+const KEY_STRIDE: u32 = KEY_CHUNKS + 4u;
+const VALUE_STRIDE: u32 = 4u * VALUE_CHUNKS + 2u;
 // In the place of the first position that a row sees: the row is not among those that are computed.
 const NO_ROW: u32 = 0xffffffffu;
 
@@ -43,9 +56,23 @@ var<workgroup> keys: array<vec4<u32>, POSITIONS * KEY_STRIDE>; // [position, chu
 var<workgroup> values: array<vec4<u32>, POSITIONS / 4u * VALUE_STRIDE>;
 // Offsets of the keys and values in the cache, of two tiles in turn.
 var<workgroup> head_offsets: array<u32, 2u * POSITIONS>;
+// The scores of each subgroup's elements: [subgroup, position / 8, lane].
+@if(shared_rows) var<workgroup> own_scores: array<vec4<f32>, WG / 8u * POSITIONS>;
 
 // A chunk of each of a lane's positions.
 alias Chunks = array<vec4<u32>, 4>;
+
+// What an invocation loads: a chunk of four positions, of which the others are 1, 8 and 9 behind the first.
+struct Own {
+    chunk: u32,
+    position: u32,
+}
+
+// What invocation `i` of those that load heads of `chunks` loads.
+fn own_of(i: u32, chunks: u32) -> Own {
+    let four = i / chunks;
+    return Own(i % chunks, four / 4u * 16u + four % 4u * 2u);
+}
 
 // Finds where a tile's keys and values are. Positions beyond the last visible one repeat it, with weight 0.
 fn find_heads(lid: u32, sequence: u32, first: u32, end: u32, kv_head: u32, pages: u32, vec4s: u32) {
@@ -60,38 +87,35 @@ fn first_offset(first: u32) -> u32 {
     return first & POSITIONS;
 }
 
-fn load_offsets(lid: u32, first: u32) -> vec4<u32> {
-    let at = first_offset(first) + own_position(lid);
+fn load_offsets(first: u32, position: u32) -> vec4<u32> {
+    let at = first_offset(first) + position;
     return vec4(head_offsets[at], head_offsets[at + 1u], head_offsets[at + 8u], head_offsets[at + 9u]);
 }
 
-fn load_keys(offsets: vec4<u32>, chunk: u32) -> Chunks {
+fn load_keys(first: u32, own: Own) -> Chunks {
+    let offsets = load_offsets(first, own.position);
     return array(
-        key_pair(offsets.x, chunk),
-        key_pair(offsets.y, chunk),
-        key_pair(offsets.z, chunk),
-        key_pair(offsets.w, chunk),
+        key_pair(offsets.x, own.chunk),
+        key_pair(offsets.y, own.chunk),
+        key_pair(offsets.z, own.chunk),
+        key_pair(offsets.w, own.chunk),
     );
 }
 
-fn load_values(offsets: vec4<u32>, chunk: u32) -> Chunks {
+fn load_values(first: u32, own: Own) -> Chunks {
+    let offsets = load_offsets(first, own.position);
     return array(
-        value_pair(offsets.x, chunk),
-        value_pair(offsets.y, chunk),
-        value_pair(offsets.z, chunk),
-        value_pair(offsets.w, chunk),
+        value_pair(offsets.x, own.chunk),
+        value_pair(offsets.y, own.chunk),
+        value_pair(offsets.z, own.chunk),
+        value_pair(offsets.w, own.chunk),
     );
-}
-
-// The lane's first position, of those that it loads; the others are 1, 8 and 9 behind it.
-fn own_position(lid: u32) -> u32 {
-    let four = lid / CHUNKS;
-    return four / 4u * 16u + four % 4u * 2u;
 }
 
 // Stores keys. A head may end in half a chunk; what the cache has in the other half is left out.
 fn store_keys(lid: u32, chunks: Chunks, is_half: bool) {
-    let at = own_position(lid) * KEY_STRIDE + lid % CHUNKS;
+    let own = own_of(lid, KEY_CHUNKS);
+    let at = own.position * KEY_STRIDE + own.chunk;
     for (var i = 0u; i < 4u; i++) {
         let chunk = chunks[i];
         keys[at + (i / 2u * 8u + i % 2u) * KEY_STRIDE] = vec4(chunk.xy, select(chunk.zw, vec2(0u), is_half));
@@ -100,8 +124,11 @@ fn store_keys(lid: u32, chunks: Chunks, is_half: bool) {
 
 // Stores the values of four positions.
 fn store_values(lid: u32, chunks: Chunks) {
-    let chunk = lid % CHUNKS;
-    let at = lid / CHUNKS * VALUE_STRIDE + chunk / 8u * 32u + chunk % 8u;
+    if VALUE_LOADERS < WG && lid >= VALUE_LOADERS {
+        return;
+    }
+    let chunk = lid % VALUE_CHUNKS;
+    let at = lid / VALUE_CHUNKS * VALUE_STRIDE + chunk / 8u * 32u + chunk % 8u;
     for (var i = 0u; i < 4u; i++) {
         values[at + 8u * i] = vec4(
             cuda_byte_perm(chunks[0][i], chunks[1][i], 0x5410u),
@@ -130,15 +157,21 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let pages = cache_pages(vec4s);
     let last_row = min(first_row + ROWS, p.tokens * group) - 1u;
     let end_token = last_row / group + 1u;
-    // The chunk that this lane loads. Beyond the head's end it repeats the last one, where queries are 0 and nothing reads
-    // sums.
-    let chunk = min(lid % CHUNKS, (vec4s - 1u) / 2u);
-    let is_half = 2u * chunk + 1u == vec4s;
+    // Beyond the head's end its last chunk is repeated, where queries are 0 and nothing reads sums.
+    var own_keys = own_of(lid, KEY_CHUNKS);
+    // Invocations that have no values to load repeat the last ones.
+    var own_values = own_of(select(lid, min(lid, VALUE_LOADERS - 1u), VALUE_LOADERS < WG), VALUE_CHUNKS);
+    let last_chunk = (vec4s - 1u) / 2u;
+    own_keys.chunk = min(own_keys.chunk, last_chunk);
+    own_values.chunk = min(own_values.chunk, last_chunk);
+    let is_half = 2u * own_keys.chunk + 1u == vec4s;
     // The lane's rows, and its place among the lanes that share them.
     let lane = lid % 32u;
     let g = lane / 4u;
     let t = lane % 4u;
-    let rows = first_row + lid / 32u * 16u + g + vec2(0u, 8u);
+    let subgroup = lid / 32u;
+    let rows = first_row + subgroup / ROW_SUBGROUPS * 16u + g + vec2(0u, 8u);
+    let first_group = subgroup % ROW_SUBGROUPS * GROUPS;
     // The lane's part of the queries, 16 elements of each: first halves and second halves.
     var queries: array<array<vec4<u32>, 2>, 2u * GROUPS>;
     // The factors that make sums of products scores times log2(e) or, if they are to be capped, scores.
@@ -150,7 +183,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         var query: array<vec4<f32>, 2u * GROUPS>;
         var magnitude = 0.0;
         for (var i = 0u; i < 2u * GROUPS; i++) {
-            query[i] = load_query(base, i / 2u * 8u + 2u * t + i % 2u);
+            query[i] = load_query(base, 8u * (first_group + i / 2u) + 2u * t + i % 2u);
             magnitude = max_magnitude(query[i], magnitude);
         }
         magnitude = quad_max(magnitude);
@@ -197,23 +230,40 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         workgroupBarrier();
         var key_chunks: Chunks;
         if visible.x < visible.y {
-            key_chunks = load_keys(load_offsets(lid, visible.x), chunk);
+            key_chunks = load_keys(visible.x, own_keys);
         }
         for (var first = visible.x; first < visible.y; first += POSITIONS) {
             store_keys(lid, key_chunks, is_half);
             workgroupBarrier();
+            var value_chunks: Chunks;
+            if EARLY_VALUES {
+                value_chunks = load_values(first, own_values);
+            }
             // Of 8 positions each; then weights.
             var scores: array<vec4<f32>, POSITIONS / 8u>;
             for (var j = 0u; j < POSITIONS / 8u; j++) {
                 var sums = array(vec4(0.0), vec4(0.0));
                 for (var c = 0u; c < GROUPS; c++) {
-                    let key = keys[g * KEY_STRIDE + t + (8u * j * KEY_STRIDE + 4u * c)];
+                    let key = keys[g * KEY_STRIDE + 4u * first_group + t + (8u * j * KEY_STRIDE + 4u * c)];
                     for (var half = 0u; half < 2u; half++) {
                         sums[half] = cuda_mma_m16n8k16(queries[2u * c][half], key.xy, sums[half]);
                         sums[half] = cuda_mma_m16n8k16(queries[2u * c + 1u][half], key.zw, sums[half]);
                     }
                 }
                 scores[j] = units.xxyy * fma(sums[1], vec4(1.0 / SECOND_UNIT), sums[0]);
+            }
+            @if(shared_rows) {
+                for (var j = 0u; j < POSITIONS / 8u; j++) {
+                    own_scores[(subgroup * (POSITIONS / 8u) + j) * 32u + lane] = scores[j];
+                }
+                workgroupBarrier();
+                let first_subgroup = subgroup / ROW_SUBGROUPS * ROW_SUBGROUPS;
+                for (var j = 0u; j < POSITIONS / 8u; j++) {
+                    scores[j] = vec4(0.0);
+                    for (var i = 0u; i < ROW_SUBGROUPS; i++) {
+                        scores[j] += own_scores[((first_subgroup + i) * (POSITIONS / 8u) + j) * 32u + lane];
+                    }
+                }
             }
             // A loop that is not unrolled, so that compilers keep this rare case short.
             let capped_matrices = select(0u, min(POSITIONS, visible.y - first + 7u) / 8u, p.softcap != 0.0);
@@ -234,8 +284,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                     scores[j] = select(vec4(MASKED), scores[j], positions - starts.xxyy < counts.xxyy);
                 }
             }
-            // Not earlier, because scores need the registers.
-            let value_chunks = load_values(load_offsets(lid, first), chunk);
+            if !EARLY_VALUES {
+                value_chunks = load_values(first, own_values);
+            }
             var row_max = max(scores[0].xz, scores[0].yw);
             for (var j = 1u; j < POSITIONS / 8u; j++) {
                 row_max = max(row_max, max(scores[j].xz, scores[j].yw));
@@ -254,7 +305,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             find_heads(lid, run.sequence, next, visible.y, kv_head, pages, vec4s);
             workgroupBarrier();
             if next < visible.y {
-                key_chunks = load_keys(load_offsets(lid, next), chunk);
+                key_chunks = load_keys(next, own_keys);
             }
             // The weights of 16 positions each: first halves and second halves.
             var weights: array<array<vec4<u32>, 2>, POSITIONS / 16u>;
@@ -267,14 +318,17 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 }
             }
             for (var c = 0u; c < GROUPS; c++) {
+                if ROW_SUBGROUPS * GROUPS > VALUE_GROUPS && first_group + c >= VALUE_GROUPS {
+                    break;
+                }
                 var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
                 for (var k = 0u; k < POSITIONS / 16u; k++) {
-                    let at = t * VALUE_STRIDE + g + (4u * k * VALUE_STRIDE + 16u * c);
-                    let value = array(values[at], values[at + 8u]);
-                    for (var half = 2u; half > 0u; half--) {
-                        for (var n = 0u; n < 4u; n++) {
-                            let two = select(value[n / 2u].xy, value[n / 2u].zw, n % 2u == 1u);
-                            sums[n] = cuda_mma_m16n8k16(weights[k][half - 1u], two, sums[n]);
+                    let at = t * VALUE_STRIDE + 16u * first_group + g + (4u * k * VALUE_STRIDE + 16u * c);
+                    for (var m = 0u; m < 2u; m++) {
+                        let value = values[at + 8u * m];
+                        for (var half = 2u; half > 0u; half--) {
+                            sums[2u * m] = cuda_mma_m16n8k16(weights[k][half - 1u], value.xy, sums[2u * m]);
+                            sums[2u * m + 1u] = cuda_mma_m16n8k16(weights[k][half - 1u], value.zw, sums[2u * m + 1u]);
                         }
                     }
                 }
@@ -302,7 +356,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 for (var i = 0u; i < 2u; i++) {
                     let at = 2u * r + i;
                     let sum = vec4(acc[c][0][at], acc[c][1][at], acc[c][2][at], acc[c][3][at]);
-                    let own_vec4 = c / 2u * 16u + 4u * t + 2u * i + c % 2u;
+                    let own_group = first_group + c;
+                    let own_vec4 = own_group / 2u * 16u + 4u * t + 2u * i + own_group % 2u;
                     if own_vec4 < value_vec4s {
                         store_out(base, own_vec4, sum, 1.0);
                     }

@@ -139,6 +139,7 @@ const NVIDIA: &[Goal<1>] = &[
     goal("attention, prefill, exact: matrix products a multiply-add", "attention_tiled.f16.mma_*", Metric::LoopMatrices, [0.031], SM_80),
     goal("attention, prefill, exact: instructions a multiply-add", "attention_tiled.f16.mma_head128", Metric::LoopInstructions, [0.2], SM_80),
     goal("attention, prefill, exact, heads of 64: instructions a multiply-add", "attention_tiled.f16.mma_head64", Metric::LoopInstructions, [0.25], SM_80),
+    goal("attention, prefill, exact, heads of 256: instructions a multiply-add", "attention_tiled.f16.mma_head256", Metric::LoopInstructions, [0.3], SM_80),
     goal("attention, prefill, exact: bytes a load", "attention_tiled.f16.mma_*", Metric::LoadBytes, [12.0], SM_80),
     goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
     goal("products: spills", "matmul*", Metric::Spills, [0.0], SM_80),

@@ -106,6 +106,8 @@ const NVIDIA: &[(&str, &str, Option<f64>)] = &[
     ("attention, decode, four heads, without matrix units", "attention_split.f16.heads4", None),
     ("attention, prefill", "attention_tiled.f16.mma_head128", None),
     ("attention, prefill, without matrix units", "attention_tiled.f16.head128", None),
+    ("attention, prefill, heads of 256", "attention_tiled.f16.mma_head256", None),
+    ("attention, prefill, heads of 256, without matrix units", "attention_tiled.f16.head256", None),
     ("attention, prefill, cooperative", "attention_tiled.f16.cooperative16_lanes32_head128", None),
 ];
 

@@ -31,6 +31,8 @@ const TILED: &[Batch] = &[
     chunked_batch([3, 3, 36, 16], 40, &[(100, 67), (3, 2)]),
     latent_batch([16, 1, 96, 64, 16], &[(7, 5), (50, 1), (64, 2)]),
     latent_batch([4, 1, 290, 120, 16], &[(40, 30)]),
+    latent_batch([6, 1, 192, 128, 16], &[(7, 35), (50, 1)]),
+    sink_batch([4, 2, 204, 3], 20, 5.0, &[(30, 40), (0, 5)]),
     sink_batch([4, 2, 128, 64], 0, 0.0, &[(1000, 3), (600, 20)]),
 ];
 
@@ -133,8 +135,6 @@ fn tiled(b: &Batch, case: Case) -> Case {
     let rows = case.grid[1] * b.heads / b.kv_heads;
     Case {
         grid: vec![b.kv_heads, rows],
-        // As sessions choose kernels: those for up to 128 elements may need whole heads in registers.
-        cols: b.value_dim.max(b.head_dim.min(129)),
         ..case
     }
 }

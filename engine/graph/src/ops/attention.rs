@@ -222,12 +222,6 @@ pub const SPLIT_HEADS: u32 = 8;
 /// The same of `attention_split_wide`.
 pub const WIDE_SPLIT_HEADS: u32 = 4;
 
-/// The columns by which a kernel of `attention_tiled` is chosen. Those for up to 128 may need whole heads in registers, the others
-/// only whole values. Larger heads with smaller values get a larger tile than they need where there is no such kernel.
-fn tiled_cols(head_dim: u32, value_dim: u32) -> u32 {
-    value_dim.max(head_dim.min(129))
-}
-
 impl AttentionSpec {
     /// The most positions for which software adapters compute a token in one invocation, `attention_serial`, in
     /// [`LOOP_TURNS`]. A turn is four vec4s of a key or of a value, or one of those that remain; the end of a loop counts as
@@ -271,7 +265,8 @@ impl AttentionSpec {
         let tiled = self.format.op(&format!("{label}_tiled"));
         let rows = run.tokens.times(&Size::fixed(group));
         let tiles = [Size::fixed(kv_heads), rows];
-        let tiled_cols = tiled_cols(self.head_dim, self.value_dim).into();
+        // Kernels keep whole sums of values, or queries, in registers.
+        let tiled_cols = self.head_dim.into();
         if !self.causal {
             return op.add_call(call(tiled, tiled_cols, tiles, &bindings, &[]));
         }
@@ -326,32 +321,5 @@ impl Graph {
             .chain(lengths)
             .chain(sinks);
         self.add(spec, &operands.collect::<Vec<_>>())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `mma` kernels keep whole queries in registers.
-    #[test]
-    fn kernels_that_hold_whole_heads_get_no_larger_ones() {
-        let chosen = |head_dim, value_dim| {
-            let cols = tiled_cols(head_dim, value_dim);
-            wisp_shaders::candidates("attention_tiled.f16").find(|kernel| kernel.max_cols >= cols)
-        };
-        for (head_dim, value_dim, most) in [
-            (1, 1, 64),
-            (64, 64, 64),
-            (96, 64, 128),
-            (128, 1, 128),
-            (192, 128, 256),
-            (288, 256, 256),
-            (576, 512, u32::MAX),
-        ] {
-            let kernel = chosen(head_dim, value_dim).unwrap();
-            assert_eq!(kernel.max_cols, most, "{head_dim}, {value_dim}");
-            assert_eq!(kernel.needs.mma, head_dim <= 128, "{}", kernel.name);
-        }
     }
 }

@@ -221,6 +221,10 @@ fn instructions_do_what_their_wgsl_says() {
             "attention_tiled.f16.mma_head128",
             sink_batch([4, 2, 128, 16], 0, 0.0, &[(40, 20), (0, 3)]),
         ),
+        (
+            "attention_tiled.f16.mma_head256",
+            sink_batch([4, 2, 196, 16], 0, 5.0, &[(20, 15), (0, 3)]),
+        ),
     ] {
         let cases = [tiled(&b, attention(&b, CacheFormat::F16))];
         kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
