@@ -23,7 +23,8 @@ fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool 
 }
 
 /// [`wisp_shaders::Needs::mma`] in words.
-const MMA: &str = "the matrix instructions mma, which NVIDIA's GPUs have through CUDA from compute capability 8.0 on";
+const MMA: &str =
+    "the matrix instructions mma, which NVIDIA's GPUs with tensor cores have through CUDA";
 
 /// What a kernel needs and a device or call does not offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

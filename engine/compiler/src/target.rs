@@ -33,7 +33,7 @@ const GPU: Capabilities = Capabilities {
     ..Capabilities::BASELINE
 };
 
-/// An NVIDIA GPU of compute capability 7.5 or newer: what CUDA guarantees there.
+/// An NVIDIA GPU of compute capability 7.5 or newer: what CUDA guarantees there. Not all of 7.5 have tensor cores.
 #[cfg(feature = "cuda")]
 const NVIDIA: Capabilities = Capabilities {
     max_workgroup_invocations: 1024,

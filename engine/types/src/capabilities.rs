@@ -31,7 +31,7 @@ pub struct Capabilities {
     /// devices without those of 16; 0 if there are none, as in browsers.
     pub matrix_size: u32,
     /// True if kernels may use the matrix instructions `mma.m16n8k16` and `mma.m16n8k32`, with factors of `f16` and sums in f32 or
-    /// factors of signed bytes and sums in i32: on NVIDIA's GPUs of compute capability 8.0 or newer, through CUDA.
+    /// factors of signed bytes and sums in i32: on NVIDIA's GPUs with tensor cores, through CUDA.
     pub mma: bool,
     /// True if programs use the kernels for software adapters, which avoid workgroup memory and barriers;
     /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a

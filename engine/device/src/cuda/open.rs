@@ -172,10 +172,17 @@ impl Card {
         }
     }
 
+    /// Whether the card has tensor cores. Of those of compute capability 7.5 only the name tells: the GeForce GTX 16 series, for
+    /// example, has the instructions, and computes them in its units for halves, far slower.
+    fn has_tensor_cores(&self) -> bool {
+        let mut words = self.name.split(|c: char| !c.is_ascii_alphanumeric());
+        self.architecture >= 80
+            || words.any(|word| word.starts_with("RTX") || ["T4", "T4G"].contains(&word))
+    }
+
     fn capabilities(&self, options: DeviceOptions) -> Capabilities {
         let software_kernels = options.device_class.selects_software_kernels(false);
-        // `mma.m16n8k16` came with compute capability 8.0.
-        let has_matrix_units = self.architecture >= 80;
+        let has_tensor_cores = self.has_tensor_cores();
         if options.feature_level == FeatureLevel::Baseline {
             return Capabilities {
                 software_kernels,
@@ -193,11 +200,11 @@ impl Card {
             subgroups: true,
             min_subgroup_size: 32,
             f16: true,
-            matrix_size: match options.cooperative_matrices && has_matrix_units {
+            matrix_size: match options.cooperative_matrices && has_tensor_cores {
                 true => 16,
                 false => 0,
             },
-            mma: has_matrix_units,
+            mma: has_tensor_cores,
             software_kernels,
             is_host: false,
         }
@@ -293,4 +300,41 @@ fn opened_context(index: usize) -> Result<Arc<CudaContext>, DriverError> {
     // SAFETY: the backend orders everything by one stream itself.
     unsafe { context.disable_event_tracking() };
     Ok(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turing_cards_have_tensor_cores_by_their_names() {
+        for (name, architecture, has) in [
+            ("NVIDIA GeForce RTX 2080 Ti", 75, true),
+            ("Quadro RTX 4000 with Max-Q Design", 75, true),
+            ("NVIDIA TITAN RTX", 75, true),
+            ("Tesla T4", 75, true),
+            ("GRID T4-16Q", 75, true),
+            ("GRID RTX6000-24Q", 75, true),
+            ("NVIDIA T4G", 75, true),
+            ("NVIDIA T400 4GB", 75, false),
+            ("NVIDIA GeForce GTX 1660 Ti", 75, false),
+            ("NVIDIA GeForce MX450", 75, false),
+            ("NVIDIA A100-SXM4-40GB", 80, true),
+        ] {
+            let card = Card {
+                name: name.into(),
+                architecture,
+                integrated: false,
+                memory: 16 << 30,
+                max_workgroup_invocations: 1024,
+                driver: 12_080,
+            };
+            let capabilities = card.capabilities(DeviceOptions {
+                cooperative_matrices: true,
+                ..DeviceOptions::default()
+            });
+            assert_eq!(capabilities.mma, has, "{name}");
+            assert_eq!(capabilities.matrix_size, if has { 16 } else { 0 }, "{name}");
+        }
+    }
 }

@@ -27,9 +27,7 @@ use nvrtc::Nvrtc;
 pub const FAMILIES: [&str; 1] = ["sm_80"];
 
 /// The architectures that models are compiled for in advance.
-const TARGETS: [&str; 4] = [OLDEST, "sm_80", "sm_90", "sm_120"];
-/// The one on which no kernel runs that needs the matrix units of later ones ([`Needs::mma`]).
-const OLDEST: &str = "sm_75";
+const TARGETS: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 
 /// The environment variable that names the library NVRTC.
 const NVRTC: &str = "NVRTC_LIBRARY";
@@ -126,9 +124,7 @@ pub fn check_spills(pattern: &str) -> Result<usize, String> {
     let kernels = kernels.filter(|kernel| is_selected(kernel) && has(&kernel.needs));
     let kernels = kernels.filter(is_meant);
     let of_targets = |kernel| TARGETS.map(|target| (kernel, target));
-    let runs = |(kernel, target): &(&Kernel, &str)| !kernel.needs.mma || *target != OLDEST;
-    let jobs = kernels.flat_map(of_targets).filter(runs);
-    let jobs: Vec<(&Kernel, &str)> = jobs.collect();
+    let jobs: Vec<(&Kernel, &str)> = kernels.flat_map(of_targets).collect();
     let checked = parallel::map(&jobs, |(kernel, target)| {
         let compiled = compiler.machine_code(kernel, target);
         let wrong = match compiled.map(|(_, _, resources)| resources) {
