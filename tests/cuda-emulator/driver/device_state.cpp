@@ -37,8 +37,9 @@ bool charge(Context& context, size_t bytes, bool from_pool) {
     uint64_t reserved = from_pool ? std::max(pool.reserved, pool.used + bytes) : pool.reserved;
     uint64_t plain = from_pool ? context.plain_bytes : context.plain_bytes + bytes;
     if (bytes > total || reserved + plain > total) {
-        // What the pool holds without need goes back first.
-        reserved = from_pool ? pool.used + bytes : pool.used;
+        // The pool gives back what it holds without need for its own allocations only.
+        if (!from_pool) return false;
+        reserved = pool.used + bytes;
         if (bytes > total || reserved + plain > total) return false;
     }
     context.plain_bytes = plain;

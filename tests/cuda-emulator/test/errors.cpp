@@ -104,10 +104,14 @@ TEST(memory_runs_out) {
     OK("cuMemGetInfo_v2", &available, &total);
     CHECK_EQUAL(available, 400000u);
     CHECK_EQUAL(total, 1000000u);
-    // The pool keeps what is freed until something waits.
+    // The pool keeps what is freed until something waits, and has it for its own allocations only.
     OK("cuMemFreeAsync", first, device.stream);
     OK("cuMemAllocAsync", &second, size_t{300000}, device.stream);
+    Pointer plain = 0;
+    CHECK_EQUAL(call("cuMemAlloc_v2", &plain, size_t{500000}), 2);
     CHECK_EQUAL(device.synchronize(), 0);
+    OK("cuMemAlloc_v2", &plain, size_t{500000});
+    OK("cuMemFree_v2", plain);
     OK("cuMemGetInfo_v2", &available, &total);
     CHECK_EQUAL(available, 700000u);
 }

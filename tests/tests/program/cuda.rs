@@ -251,6 +251,21 @@ mod emulated {
     }
 
     #[test]
+    fn what_the_driver_has_no_memory_for_is_tried_in_another_way() {
+        let Some(folder) = emulator() else { return };
+        let expected = tokens(run([SMALL, &["--device", "host"]].concat()));
+        // An allocation succeeds after the pool gave back what was freed. A graph of several steps that cannot be launched is
+        // launched in parts, and these kernel by kernel.
+        for failing in [
+            "cuMemAllocAsync:3:OUT_OF_MEMORY",
+            "cuGraphLaunch:5:OUT_OF_MEMORY",
+            "cuGraphLaunch:20:OUT_OF_MEMORY,cuGraphLaunch:21:OUT_OF_MEMORY,cuGraphLaunch:22:OUT_OF_MEMORY",
+        ] {
+            assert_eq!(tokens(many_steps(folder, failing)), expected, "{failing}");
+        }
+    }
+
+    #[test]
     fn failures_of_the_device_are_named() {
         let Some(folder) = emulator() else { return };
         for (variable, value, words) in [
@@ -268,7 +283,12 @@ mod emulated {
             ),
             (
                 "CUDA_EMULATOR_FAIL",
-                "cuMemAllocAsync:3:OUT_OF_MEMORY",
+                "cuMemAllocAsync:3:OUT_OF_MEMORY,cuMemAllocAsync:4:OUT_OF_MEMORY",
+                "is out of memory allocating",
+            ),
+            (
+                "CUDA_EMULATOR_FAIL",
+                "cuMemAllocAsync:3:OUT_OF_MEMORY,cuMemPoolTrimTo:1:OUT_OF_MEMORY",
                 "is out of memory allocating",
             ),
             (

@@ -2,7 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use cudarc::driver::{DriverError, result, sys::CUresult};
+use cudarc::driver::{
+    DriverError, result,
+    sys::{self, CUresult},
+};
 use futures_channel::oneshot::Canceled;
 use wisp_files::DiskCache;
 use wisp_shaders::{Access, Kernel};
@@ -39,12 +42,16 @@ impl Backend for CudaDevice {
         let pooled = bytes < PLAIN_BYTES && self.stream.context().has_async_alloc();
         let (stream, count) = (self.stream.cu_stream(), bytes as usize);
         // SAFETY: `CudaBuffer` frees the memory, once. It is cleared before anything reads it.
-        let address = unsafe {
+        let allocate = || unsafe {
             match pooled {
                 true => result::malloc_async(stream, count),
                 false => result::malloc_sync(count),
             }
         };
+        let address = allocate().or_else(|error| {
+            self.give_back_pool(error)?;
+            allocate()
+        });
         let buffer = CudaBuffer {
             address: address.map_err(failed)?,
             pooled,
@@ -147,7 +154,13 @@ impl Backend for CudaDevice {
     }
 
     fn submit(&self) -> Result<(), DeviceError> {
-        self.begin(SUBMISSION)
+        self.begin(SUBMISSION)?;
+        if cfg!(windows) {
+            // There the driver gathers work until it is asked how far it is. An error shows at the next call.
+            // SAFETY: the stream is alive.
+            let _ = unsafe { sys::cuStreamQuery(self.stream.cu_stream()) };
+        }
+        Ok(())
     }
 
     fn clock(&self) -> Clock {
@@ -174,7 +187,10 @@ impl Backend for CudaDevice {
     fn free_memory(&self) -> Option<u64> {
         // What was only recorded keeps the memory of models that were dropped, and the driver's pool gives back what is
         // freed when the device is waited for. An error shows at the next call.
-        let _ = self.begin(SUBMISSION).map(|()| self.stream.synchronize());
+        match self.begin(SUBMISSION) {
+            Ok(()) => drop(self.stream.synchronize()),
+            Err(error) => self.graphs().fail(error),
+        }
         let (free, _) = self.stream.context().mem_get_info().ok()?;
         // A card that shares the host's memory counts the cache of files as used, which the host gives up on demand.
         let host = self.info.integrated.then(crate::host::memory::free);
@@ -187,6 +203,25 @@ impl Backend for CudaDevice {
 }
 
 impl CudaDevice {
+    /// Gives back the memory that was freed and is still the pool's, after an error that says that there is none.
+    ///
+    /// # Errors
+    ///
+    /// The error that is given, if it is another one, or the driver's.
+    fn give_back_pool(&self, error: DriverError) -> Result<(), DriverError> {
+        let context = self.stream.context();
+        if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY || !context.has_async_alloc() {
+            return Err(error);
+        }
+        // What was freed in the stream's order becomes free when the stream gets there.
+        self.stream.synchronize()?;
+        // SAFETY: the device is that of the context, and its default pool always exists.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(context.cu_device())?;
+            result::mem_pool::trim_to(pool, 0)
+        }
+    }
+
     fn find_or_compile(
         &self,
         kernel: &'static Kernel,

@@ -7,11 +7,11 @@ use std::{
 };
 
 use cudarc::driver::{
-    CudaGraph, CudaStream,
+    CudaGraph, CudaStream, result,
     sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
-use super::{errors::Errors, launch::launch_all};
+use super::{errors::Errors, launch::launch_all, objects::make_current};
 use crate::{error::DeviceError, pipeline::Dispatch};
 
 /// What errors call a graph.
@@ -31,12 +31,23 @@ pub(super) struct Graph {
 }
 
 /// A graph that threads hand to each other.
-struct SendGraph(CudaGraph);
+struct SendGraph {
+    graph: CudaGraph,
+    /// The stream that it was captured on.
+    stream: Arc<CudaStream>,
+}
 
 // SAFETY: the driver allows graphs to be used by any thread, by one at a time: they are launched under a lock.
 unsafe impl Send for SendGraph {}
 // SAFETY: as above.
 unsafe impl Sync for SendGraph {}
+
+impl Drop for SendGraph {
+    /// The graph is destroyed next, maybe by a thread that has not used the device yet.
+    fn drop(&mut self) {
+        make_current(self.stream.context());
+    }
+}
 
 impl fmt::Debug for SendGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,6 +64,8 @@ pub(super) struct Graphs {
     /// Takes launches that are to become a graph.
     capture: Arc<CudaStream>,
     recorded: Vec<Arc<Graph>>,
+    /// Why something recorded was not launched, until somebody is told.
+    failed: Option<DeviceError>,
     /// The most recent last.
     series: VecDeque<Series>,
 }
@@ -85,6 +98,7 @@ impl Graphs {
             stream: stream.clone(),
             capture,
             recorded: Vec::new(),
+            failed: None,
             series: VecDeque::new(),
         }
     }
@@ -94,6 +108,15 @@ impl Graphs {
         Ok(Graph {
             graph: self.capture(dispatches)?,
             dispatches: dispatches.to_vec(),
+        })
+    }
+
+    /// Copies what a launch of a graph needs to the device, which the first one would do otherwise.
+    pub fn upload(&self, graph: &Graph) -> Result<(), DeviceError> {
+        let executable = graph.graph.graph.cu_graph_exec();
+        // SAFETY: the graph is alive.
+        self.errors.check(WHAT, unsafe {
+            result::graph::upload(executable, self.stream.cu_stream())
         })
     }
 
@@ -109,21 +132,33 @@ impl Graphs {
         std::mem::take(&mut self.recorded)
     }
 
+    /// Keeps an error of a launch for the next one.
+    pub fn fail(&mut self, error: DeviceError) {
+        self.failed = Some(error);
+    }
+
     /// Launches graphs in their order: as one if they were launched in this order before. The device must be current.
     pub fn launch(&mut self, recorded: &[Arc<Graph>]) -> Result<(), DeviceError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         self.series.retain(Series::is_alive);
         if recorded.len() > 1 {
             self.note_series(recorded);
             if let Some(Series {
                 whole: Some(whole), ..
             }) = self.series.back()
+                && self.launch_graph(whole)?
             {
-                return self.launch_graph(whole);
+                return Ok(());
             }
         }
-        recorded
-            .iter()
-            .try_for_each(|graph| self.launch_graph(&graph.graph))
+        recorded.iter().try_for_each(|part| {
+            if self.launch_graph(&part.graph)? {
+                return Ok(());
+            }
+            launch_all(&self.errors, &self.stream, &part.dispatches)
+        })
     }
 
     /// Makes the series of some graphs the most recent one, with one graph of all from the second time on that they are
@@ -164,14 +199,21 @@ impl Graphs {
             device: errors.device.clone(),
             message: "the driver captured nothing".into(),
         })?;
-        Ok(SendGraph(graph))
+        Ok(SendGraph {
+            graph,
+            stream: stream.clone(),
+        })
     }
 
-    /// Launches a graph whose kernels and memory somebody keeps until it returns.
-    fn launch_graph(&self, graph: &SendGraph) -> Result<(), DeviceError> {
+    /// Launches a graph whose kernels and memory somebody keeps until it returns. Returns false if there is no memory for
+    /// that: graphs take some when they are first launched.
+    fn launch_graph(&self, graph: &SendGraph) -> Result<bool, DeviceError> {
+        let executable = graph.graph.cu_graph_exec();
         // SAFETY: the graph is alive, and the caller keeps what it uses.
-        self.errors.check(WHAT, unsafe {
-            cudarc::driver::result::graph::launch(graph.0.cu_graph_exec(), self.stream.cu_stream())
-        })
+        let launched = unsafe { result::graph::launch(executable, self.stream.cu_stream()) };
+        match self.errors.check(WHAT, launched) {
+            Err(DeviceError::OutOfMemory { .. }) => Ok(false),
+            launched => launched.map(|()| true),
+        }
     }
 }

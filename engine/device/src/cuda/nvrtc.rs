@@ -59,31 +59,33 @@ pub(super) struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Returns the first library of [`NAMES`] whose code a driver for CUDA `driver_major` loads; `None` if there is none.
-    /// Drivers load no code of later major versions.
-    pub fn get(driver_major: c_int) -> Option<&'static Nvrtc> {
+    /// Returns the first library of [`NAMES`] whose code a driver for CUDA `driver_major` loads, of those that compile for a
+    /// compute capability if there are any; `None` if there is none. Drivers load no code of later major versions.
+    pub fn get(driver_major: c_int, architecture: u32) -> Option<&'static Nvrtc> {
         static LIBRARIES: [OnceLock<Option<Nvrtc>>; NAMES.len()] =
             [const { OnceLock::new() }; NAMES.len()];
-        let mut installed = NAMES
-            .iter()
-            .zip(&LIBRARIES)
-            .filter_map(|(name, library)| library.get_or_init(|| Nvrtc::load(name)).as_ref());
-        installed.find(|nvrtc| nvrtc.version[0] <= driver_major)
+        let installed = || {
+            let named = NAMES.iter().zip(&LIBRARIES);
+            named
+                .filter_map(|(name, library)| library.get_or_init(|| Nvrtc::load(name)).as_ref())
+                .filter(|nvrtc| nvrtc.version[0] <= driver_major)
+        };
+        let knowing = installed().find(|nvrtc| nvrtc.architectures.contains(&architecture));
+        let compiling = || installed().find(|nvrtc| nvrtc.target(architecture).is_ok());
+        knowing.or_else(compiling).or_else(|| installed().next())
     }
 
-    /// Checks that the library compiles for a compute capability: 80 is `sm_80`.
+    /// Returns the architecture to compile for, for cards of a compute capability, of which 80 is `sm_80`: the same or, for a
+    /// newer card than the library knows, the last one before it whose code it runs.
     ///
     /// # Errors
     ///
-    /// If it does not.
-    pub fn compiles_for(&self, architecture: u32) -> Result<(), DeviceError> {
-        match self.architectures.contains(&architecture) {
-            true => Ok(()),
-            false => Err(DeviceError::UnknownArchitecture {
-                compiler: format!("NVRTC {}", self.version()),
-                architecture: format!("sm_{architecture}"),
-            }),
-        }
+    /// If the library compiles for none.
+    pub fn target(&self, architecture: u32) -> Result<u32, DeviceError> {
+        target(&self.architectures, architecture).ok_or_else(|| DeviceError::UnknownArchitecture {
+            compiler: format!("NVRTC {}", self.version()),
+            architecture: format!("sm_{architecture}"),
+        })
     }
 
     /// The version of CUDA that the library is part of, as `13.0`.
@@ -201,6 +203,19 @@ impl Nvrtc {
     }
 }
 
+/// Architectures of NVIDIA's systems on a chip, whose code other cards do not run, nor the other way around.
+const TEGRA: &[u32] = &[72, 87, 101, 110];
+
+/// The last of some architectures whose code a card runs: of the same major version, and not newer.
+fn target(architectures: &[u32], card: u32) -> Option<u32> {
+    let runs = |built: u32| {
+        let both = built / 10 == card / 10 && built < card;
+        built == card || both && !TEGRA.contains(&built) && !TEGRA.contains(&card)
+    };
+    let running = architectures.iter().copied().filter(|built| runs(*built));
+    running.max()
+}
+
 /// # Safety
 ///
 /// The function is `nvrtcVersion`.
@@ -230,4 +245,28 @@ unsafe fn architectures(
     }
     let architectures = architectures.into_iter().map(u32::try_from);
     architectures.collect::<Result<_, _>>().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_run_code_of_the_same_major_version_that_is_not_newer() {
+        let known = [75, 80, 86, 87, 89, 90, 100, 101, 120];
+        for (card, expected) in [
+            (75, Some(75)),
+            (86, Some(86)),
+            (88, Some(86)),
+            (87, Some(87)),
+            (103, Some(100)),
+            (121, Some(120)),
+            (110, None),
+            (70, None),
+            (130, None),
+        ] {
+            assert_eq!(target(&known, card), expected, "{card}");
+        }
+        assert_eq!(target(&[80, 90], 87), None);
+    }
 }

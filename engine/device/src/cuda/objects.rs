@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaStream, result,
+    CudaContext, CudaStream, result,
     sys::{CUdeviceptr, CUfunction, CUmodule},
 };
 use naga_cuda::Parameter;
 
 use crate::{buffer::Buffer, error::DeviceError};
+
+/// Makes a context current for something that is dropped. `bind_to_thread` would rather return an earlier error.
+pub(super) fn make_current(context: &CudaContext) {
+    // SAFETY: the context is alive.
+    context.record_err(unsafe { result::ctx::set_current(context.cu_ctx()) });
+}
 
 /// Memory of a device.
 #[derive(Debug)]
@@ -22,9 +28,13 @@ pub(super) struct CudaBuffer {
 impl Drop for CudaBuffer {
     fn drop(&mut self) {
         let context = self.stream.context();
-        context.record_err(context.bind_to_thread());
+        make_current(context);
+        if !self.pooled {
+            // SAFETY: the stream is alive.
+            context.record_err(unsafe { result::stream::synchronize(self.stream.cu_stream()) });
+        }
         // SAFETY: the memory was allocated so and nobody has its address any more. What was launched before runs
-        // first: the pool frees in the stream's order, and plain memory is freed when the device is idle.
+        // first: the pool frees in the stream's order, and for plain memory the device was waited for.
         context.record_err(unsafe {
             match self.pooled {
                 true => result::free_async(self.address, self.stream.cu_stream()),
@@ -57,9 +67,10 @@ unsafe impl Sync for CudaKernel {}
 impl Drop for CudaKernel {
     fn drop(&mut self) {
         let context = self.stream.context();
-        context.record_err(context.bind_to_thread());
+        make_current(context);
         // Its launches keep the pipeline only until they are recorded.
-        context.record_err(self.stream.synchronize());
+        // SAFETY: the stream is alive.
+        context.record_err(unsafe { result::stream::synchronize(self.stream.cu_stream()) });
         // SAFETY: nothing that uses the module is running, or can be launched.
         context.record_err(unsafe { result::module::unload(self.module) });
     }

@@ -20,11 +20,10 @@ impl OfflineCompiler {
     ///
     /// If NVRTC is not installed, or does not compile for the architecture.
     pub fn new(architecture: u32) -> Result<OfflineCompiler, DeviceError> {
-        let nvrtc = Nvrtc::get(i32::MAX).ok_or(DeviceError::NoCompiler)?;
-        nvrtc.compiles_for(architecture)?;
+        let nvrtc = Nvrtc::get(i32::MAX, architecture).ok_or(DeviceError::NoCompiler)?;
         Ok(OfflineCompiler {
             nvrtc,
-            architecture,
+            architecture: nvrtc.target(architecture)?,
         })
     }
 

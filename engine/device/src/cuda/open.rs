@@ -236,8 +236,8 @@ pub(crate) fn open(
             card.architecture % 10
         )));
     }
-    let nvrtc = compiler_for(card.driver).map_err(refused)?;
-    nvrtc.compiles_for(card.architecture)?;
+    let nvrtc = compiler_for(&card).map_err(refused)?;
+    let target = nvrtc.target(card.architecture)?;
     let opened = |result: Result<_, DriverError>| errors.check("the device request", result);
     let context = opened_context(index).map_err(|error| match error.0 {
         sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => refused(
@@ -248,7 +248,7 @@ pub(crate) fn open(
     let stream = opened(context.new_stream())?;
     let capture = opened(context.new_stream())?;
     Ok(Some(Arc::new(CudaDevice {
-        compiler: Compiler::new(nvrtc, card.architecture, &errors),
+        compiler: Compiler::new(nvrtc, target, &errors),
         compiled: Compiled::default(),
         staging: Mutex::new(Staging::new(&stream)),
         readback: Arc::default(),
@@ -262,14 +262,14 @@ pub(crate) fn open(
     })))
 }
 
-/// Returns the compiler for a driver of this version, as 12080.
+/// Returns the compiler for a card and its driver.
 ///
 /// # Errors
 ///
 /// What the user can do, if there is none.
-fn compiler_for(driver: i32) -> Result<&'static Nvrtc, String> {
-    let major = driver / 1000;
-    if let Some(nvrtc) = Nvrtc::get(major) {
+fn compiler_for(card: &Card) -> Result<&'static Nvrtc, String> {
+    let major = card.driver / 1000;
+    if let Some(nvrtc) = Nvrtc::get(major, card.architecture) {
         return Ok(nvrtc);
     }
     let package = match major {
@@ -283,14 +283,14 @@ fn compiler_for(driver: i32) -> Result<&'static Nvrtc, String> {
     let install = format!(
         "install NVRTC {major} (the CUDA toolkit has it, and so has the Python package {package}, whose folder {path} must name)"
     );
-    Err(match Nvrtc::get(i32::MAX) {
+    Err(match Nvrtc::get(i32::MAX, card.architecture) {
         None => {
             format!("NVIDIA's compiler NVRTC is not where the system finds libraries: {install}")
         }
         Some(newer) => format!(
             "NVRTC {} makes code that this driver (CUDA {}) cannot load: update the driver (CUDA 13 needs 580 or newer), or {install}",
             newer.version(),
-            cuda_version(driver),
+            cuda_version(card.driver),
         ),
     })
 }

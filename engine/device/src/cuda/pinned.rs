@@ -9,6 +9,8 @@ use std::{
 
 use cudarc::driver::{CudaContext, DriverError, result};
 
+use super::objects::make_current;
+
 /// Bytes of free page-locked memory that are kept for later reads.
 const KEPT: usize = 16 << 20;
 
@@ -55,7 +57,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
+        make_current(&self.context);
         let at: *mut c_void = self.at.as_ptr().cast();
         // SAFETY: the memory is from `malloc_host`, and copies to it are over: owners wait for them.
         self.context.record_err(unsafe { result::free_host(at) });
@@ -78,9 +80,12 @@ impl PinnedPool {
             return Ok(free.swap_remove(smallest));
         }
         drop(free);
-        // Powers of two, so that blocks serve reads of other sizes.
-        let bytes = bytes.max(1 << 12);
-        Pinned::new(context, bytes.checked_next_power_of_two().unwrap_or(bytes))
+        // Powers of two, so that blocks serve reads of other sizes, unless they are not kept.
+        let bytes = match bytes > KEPT {
+            true => bytes,
+            false => bytes.max(1 << 12).next_power_of_two(),
+        };
+        Pinned::new(context, bytes)
     }
 
     /// Keeps a block for another read, unless enough are kept.

@@ -1,10 +1,10 @@
 //! Times of dispatches, from events before and after them.
 
-use std::ops::Range;
+use std::{ops::Range, slice, sync::Arc};
 
 use cudarc::driver::{CudaEvent, sys::CUevent_flags};
 
-use super::{device::CudaDevice, launch::launch_all};
+use super::{device::CudaDevice, graph::Graph, launch::launch_all};
 use crate::{
     error::DeviceError,
     host_clock::timed_together,
@@ -25,18 +25,36 @@ impl CudaDevice {
             self.errors.check(WHAT, self.stream.record_event(timed))
         };
         let mut events: Vec<[CudaEvent; 2]> = Vec::new();
+        let mut graphs = Vec::new();
         self.begin(WHAT)?;
         for timed in timed_together(dispatches, granularity) {
+            let graph = self.graph_of_several(timed);
             let start = event()?;
-            launch_all(&self.errors, &self.stream, timed)?;
+            match &graph {
+                Some(graph) => self.graphs().launch(slice::from_ref(graph))?,
+                None => launch_all(&self.errors, &self.stream, timed)?,
+            }
             events.push([start, event()?]);
+            graphs.extend(graph);
         }
-        let done = self.waiter.after(self.launched_so_far()?, events);
+        let done = self.waiter.after(self.launched_so_far()?, (events, graphs));
         let errors = self.errors.clone();
         Ok(Box::pin(async move {
-            let events = errors.check(WHAT, super::backend::answer(done.await))?;
+            let (events, _) = errors.check(WHAT, super::backend::answer(done.await))?;
             errors.check(WHAT, spans(&events))
         }))
+    }
+
+    /// Returns several dispatches as a graph on the device: launched one by one, short kernels would take as long as the
+    /// program takes to launch them. `None` if they are to be launched so all the same.
+    fn graph_of_several(&self, dispatches: &[Dispatch]) -> Option<Arc<Graph>> {
+        if dispatches.len() < 2 || self.launches_block {
+            return None;
+        }
+        let graphs = self.graphs();
+        let graph = graphs.captured(dispatches).ok()?;
+        graphs.upload(&graph).ok()?;
+        Some(Arc::new(graph))
     }
 }
 

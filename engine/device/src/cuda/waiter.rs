@@ -1,6 +1,9 @@
 //! A thread that waits for the device, so that no executor has to.
 
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::{
+    sync::{Mutex, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+};
 
 use cudarc::driver::{CudaEvent, DriverError};
 use futures_channel::oneshot;
@@ -8,7 +11,9 @@ use futures_channel::oneshot;
 /// Waits for events in the order in which they were recorded.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    tasks: Mutex<mpsc::Sender<Task>>,
+    /// Until the waiter is dropped.
+    tasks: Mutex<Option<mpsc::Sender<Task>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 struct Task {
@@ -20,13 +25,17 @@ impl Waiter {
     pub fn new() -> Waiter {
         let (tasks, received) = mpsc::channel::<Task>();
         // The thread ends when the sender is dropped.
-        std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
             while let Ok(Task { event, then }) = received.recv() {
-                then(event.synchronize());
+                let reached = event.synchronize();
+                // Whoever waits may end the program next.
+                drop(event);
+                then(reached);
             }
         });
         Waiter {
-            tasks: Mutex::new(tasks),
+            tasks: Mutex::new(Some(tasks)),
+            thread: Some(thread),
         }
     }
 
@@ -45,7 +54,22 @@ impl Waiter {
         };
         // Poisoning is harmless. The thread lives as long as this sender does.
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = tasks.send(task);
+        if let Some(tasks) = &*tasks {
+            let _ = tasks.send(task);
+        }
         receiver
+    }
+}
+
+impl Drop for Waiter {
+    /// Waits for the thread, so that it does not call the driver while the program ends, which the driver does not allow.
+    fn drop(&mut self) {
+        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(thread) = self.thread.take()
+            // The last owner of the device may be what the thread has waited for.
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
     }
 }
