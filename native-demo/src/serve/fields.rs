@@ -143,9 +143,27 @@ pub fn parse<T: DeserializeOwned>(name: &str, json: &str) -> Result<T, ApiError>
         let problem = inner
             .rsplit_once(" at line ")
             .map_or(&*inner, |(text, _)| text);
-        let message = format!("{path}: {problem}");
+        let message = format!("{path}: {}", with_types_of_json(problem));
         ApiError::parameter(path, message)
     })
+}
+
+/// Replaces the name of the program's type at the end of a message by what JSON calls it.
+fn with_types_of_json(problem: &str) -> String {
+    let Some((before, kind)) = problem.rsplit_once("expected ") else {
+        return problem.to_string();
+    };
+    let kind = match kind {
+        "f32" | "f64" => "a number",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "an integer",
+        "u32" => "an integer from 0 to 4294967295",
+        "u8" | "u16" | "u64" | "usize" => "an integer of at least 0",
+        "a map" => "an object",
+        "a sequence" => "an array",
+        kind if kind.starts_with("struct ") => "an object",
+        kind => kind,
+    };
+    format!("{before}expected {kind}")
 }
 
 async fn read(mut body: Body, limit: usize) -> Result<Vec<u8>, ApiError> {
@@ -183,6 +201,38 @@ async fn next_frame(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_name_types_of_json() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Part {}
+        let fields = br#"{"a": "expected f32", "b": -1, "c": 1.5}"#;
+        let fields = Fields::parse(fields).unwrap();
+        for (error, expected) in [
+            (
+                fields.get::<f32>("a").unwrap_err(),
+                "a: invalid type: string \"expected f32\", expected a number",
+            ),
+            (
+                fields.get::<u32>("b").unwrap_err(),
+                "b: invalid value: integer `-1`, expected an integer from 0 to 4294967295",
+            ),
+            (
+                fields.get::<i64>("c").unwrap_err(),
+                "c: invalid type: floating point `1.5`, expected an integer",
+            ),
+            (
+                fields.get::<Vec<u32>>("b").unwrap_err(),
+                "b: invalid type: integer `-1`, expected an array",
+            ),
+            (
+                fields.get::<Part>("c").unwrap_err(),
+                "c: invalid type: number, expected an object",
+            ),
+        ] {
+            assert_eq!(error.message(), expected);
+        }
+    }
 
     #[test]
     fn errors_name_the_part_of_the_field() {

@@ -106,7 +106,8 @@ pub struct Models {
 }
 
 impl Models {
-    /// Loads models one after the other; without any the one that is built into the program.
+    /// Loads models one after the other; without any the one that is built into the program. Their names are compared
+    /// before the first is loaded.
     ///
     /// # Errors
     ///
@@ -117,15 +118,10 @@ impl Models {
         max_queue: usize,
         generation_config: GenerationConfig,
     ) -> Result<Models> {
-        let mut all = Vec::new();
-        // The first of several models leaves memory for the next one.
-        let loading = Loading {
-            fills_memory: args.len() <= 1,
-            max_queue,
-            generation_config,
-        };
+        let mut named = Vec::new();
         if args.is_empty() {
-            load(None, &settings.resolve()?, loading, &mut all)?;
+            let resolved = settings.resolve()?;
+            named.push((short(&resolved.name()), resolved));
         }
         for arg in args {
             let mut settings = settings.clone();
@@ -134,14 +130,20 @@ impl Models {
             if args.len() > 1 {
                 check_shared(&resolved)?;
             }
-            load(arg.name.as_deref(), &resolved, loading, &mut all)?;
+            let name = arg.name.clone();
+            let name = name.unwrap_or_else(|| short(&resolved.name()));
+            named.push((name, resolved));
         }
-        let mut names = BTreeSet::new();
-        if let Some(twice) = all.iter().find(|served| !names.insert(&served.id)) {
-            bail!(
-                "two models are called {}: name one with --model NAME=MODEL",
-                twice.id
-            );
+        check_names(&named)?;
+        // The first of several models leaves memory for the next one.
+        let loading = Loading {
+            fills_memory: args.len() <= 1,
+            max_queue,
+            generation_config,
+        };
+        let mut all = Vec::new();
+        for (name, resolved) in named {
+            load(name, &resolved, loading, &mut all)?;
         }
         let all = all.into_iter().map(Arc::new).collect();
         Ok(Models {
@@ -218,6 +220,20 @@ fn check_shared(settings: &Resolved) -> Result<()> {
     }
 }
 
+/// Refuses models and adapters of the same name.
+fn check_names(named: &[(String, Resolved)]) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for (name, settings) in named {
+        let adapters = settings.config.adapters().map(|(name, _)| name);
+        for name in std::iter::once(name.as_str()).chain(adapters) {
+            if !names.insert(name) {
+                bail!("two models are called {name}: name one with --model NAME=MODEL");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// How models are loaded, apart from their settings.
 #[derive(Clone, Copy)]
 struct Loading {
@@ -229,9 +245,9 @@ struct Loading {
     generation_config: GenerationConfig,
 }
 
-/// Loads a model and adds it, and then an entry for each of its adapters.
+/// Loads a model and adds it under its name, and then an entry for each of its adapters.
 fn load(
-    name: Option<&str>,
+    id: String,
     settings: &Resolved,
     loading: Loading,
     all: &mut Vec<ServedModel>,
@@ -242,7 +258,6 @@ fn load(
         builder.logit_rows(rows)
     })?;
     let model = open.load()?;
-    let id = name.map_or_else(|| short(&settings.name()), String::from);
     let cache = match model.info().is_encoder {
         true => String::new(),
         false => {

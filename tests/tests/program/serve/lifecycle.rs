@@ -143,6 +143,11 @@ fn server_that_cannot_start_says_why_in_one_line() {
             &["--model", "org/m", "--model", "org/n", "--lora", "a=b"],
             "--lora belongs to a single model",
         ),
+        // Before any of them is loaded.
+        (
+            &["--model", "a=absent.gguf", "--model", "a=other.gguf"],
+            "two models are called a:",
+        ),
     ] {
         let fixed = ["serve", "--port", "0", "--device", "host"];
         let run = run_command(command([&fixed[..], flags].concat()), "");
