@@ -117,7 +117,10 @@ impl GrammarCompiler {
             Constraint::Regex(pattern) => {
                 check_size("the regular expression", pattern.len(), MAX_TEXT)?;
                 let parsed = self.parse(TopLevelGrammar::from_regex(pattern));
-                parsed.map_err(|problem| invalid("regular expression", &problem))
+                parsed.map_err(|problem| {
+                    let problem = lark::problem_of_generated(&problem);
+                    invalid("regular expression", problem)
+                })
             }
             Constraint::Lark(grammar) => {
                 check_size("the grammar", grammar.len(), MAX_TEXT)?;
@@ -127,12 +130,16 @@ impl GrammarCompiler {
             Constraint::Choices(choices) => {
                 let rules = format!("start: CHOICE\nCHOICE: {}\n", choice_pattern(choices)?);
                 let parsed = self.parse(TopLevelGrammar::from_lark(rules));
-                parsed.map_err(|problem| invalid("list of choices", &problem))
+                parsed.map_err(|problem| {
+                    let problem = lark::problem_of_generated(&problem);
+                    invalid("list of choices", problem)
+                })
             }
         }
     }
 
-    /// Compiles the grammar of calls, with free arguments for those tools whose schemas cannot be enforced.
+    /// Compiles the grammar of calls, with free arguments for those tools whose schemas cannot be enforced. If one of those
+    /// is strict, that is an error.
     fn compile_calls(&self, calls: &ToolCalls) -> Result<Grammar, GrammarError> {
         check_size("the grammar of calls", calls.text().len(), MAX_CALLS)?;
         let head = lark::rewrite(&calls.head(), true)?;
@@ -192,7 +199,7 @@ impl GrammarCompiler {
         let parsed = self.parse(TopLevelGrammar::from_lark(grammar));
         parsed.map_err(|problem| match lark::schema_problem(&problem) {
             Some(problem) => json_schema::error_of(problem, &Value::Null),
-            None => invalid("Lark grammar", &problem),
+            None => invalid("Lark grammar", lark::problem_of(&problem)),
         })
     }
 
@@ -235,11 +242,8 @@ impl std::fmt::Debug for GrammarCompiler {
 }
 
 /// Makes the error of a constraint that the parser refuses.
-fn invalid(kind: &'static str, problem: &str) -> GrammarError {
-    GrammarError::Invalid {
-        kind,
-        problem: lark::first_line(problem),
-    }
+fn invalid(kind: &'static str, problem: String) -> GrammarError {
+    GrammarError::Invalid { kind, problem }
 }
 
 /// Makes the error of schemas that are not compiled for a lack of time.

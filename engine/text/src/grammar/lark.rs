@@ -87,7 +87,7 @@ fn check(what: &str, count: usize, max: usize) -> Result<(), GrammarError> {
 fn invalid(problem: &str) -> GrammarError {
     GrammarError::Invalid {
         kind: "Lark grammar",
-        problem: first_line(problem),
+        problem: problem_of(problem),
     }
 }
 
@@ -97,9 +97,32 @@ pub(super) fn schema_problem(message: &str) -> Option<&str> {
     problem.lines().next()
 }
 
-/// Returns the first line of a parser's message: the others draw the place in the grammar.
-pub(super) fn first_line(message: &str) -> String {
-    message.lines().next().unwrap_or_default().trim().to_owned()
+/// Returns what a parser's message says in one line, without those that draw the place in the grammar. Of a regular
+/// expression that cannot be parsed, the line that begins with `error: ` has the reason.
+pub(super) fn problem_of(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default().trim();
+    let mut lines = message.lines();
+    let reason = lines.find_map(|line| line.strip_prefix("error: "));
+    match (first.strip_suffix("regex parse error:"), reason) {
+        (Some(before), Some(reason)) => format!("{before}{reason}"),
+        _ => first.to_owned(),
+    }
+}
+
+/// Returns what a parser's message says about a grammar that is made of a constraint of another kind: neither the place
+/// in the grammar nor the expression, which the grammar may spell in another way.
+pub(super) fn problem_of_generated(message: &str) -> String {
+    let problem = problem_of(message);
+    if let Some((_, reason)) = problem.rsplit_once(" (in regex): ") {
+        return reason.to_owned();
+    }
+    let rest = problem.strip_prefix("at ").unwrap_or(&problem);
+    let is_place =
+        |text: &str| text == "EOF" || text.chars().all(|c| c.is_ascii_digit() || "()".contains(c));
+    match rest.split_once(": ") {
+        Some((place, reason)) if is_place(place) => reason.to_owned(),
+        _ => problem,
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +136,25 @@ mod tests {
         assert!(rewritten.starts_with("start: \"%json {\" a // %json {\na: %json {"));
         assert!(!rewritten.contains("title"), "{rewritten}");
         assert!(rewritten.ends_with(" /%json {/\n"), "{rewritten}");
+    }
+
+    #[test]
+    fn messages_become_one_line_with_the_reason() {
+        let regex = "at 1(8): invalid regex \"[0-9\" (in regex): regex parse error:\n    [0-9\n    ^\n\
+                     error: unclosed character class\n 1 | start: /[0-9/\n   |        ^\n";
+        assert_eq!(
+            problem_of(regex),
+            "at 1(8): invalid regex \"[0-9\" (in regex): unclosed character class"
+        );
+        for (message, problem) in [
+            (regex, "unclosed character class"),
+            ("at 1(8): too large\n 1 | start", "too large"),
+            ("1(8): expected a name\n 1 | start", "expected a name"),
+            ("at EOF: no rule", "no rule"),
+            ("grammar: too large", "grammar: too large"),
+        ] {
+            assert_eq!(problem_of_generated(message), problem);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::grammar::error::GrammarError;
+use crate::grammar::lark::problem_of;
 
 /// What a message of the compiler says, and the keywords of which it is about the first that the schema has.
 const MESSAGES: [(&str, &[&str]); 9] = [
@@ -53,10 +54,10 @@ pub(in crate::grammar) fn error_of(message: &str, schema: &Value) -> GrammarErro
             keyword: keyword.or(keywords.first()).unwrap_or(&"").to_string(),
             place: None,
             reason: match message.contains("oneOf constraints") {
-                true => {
-                    "has schemas that could accept the same value, which is not supported".into()
-                }
-                false => format!("cannot be enforced: {line}"),
+                true => "has schemas that are not known to accept different values, which is not supported: \
+                         `anyOf` of the same schemas is"
+                    .into(),
+                false => format!("cannot be enforced: {}", problem_of(message)),
             },
         };
     }

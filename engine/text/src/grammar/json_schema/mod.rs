@@ -3,7 +3,7 @@
 //! Drafts 4, 6, 7, 2019-09 and 2020-12 are understood; `$schema` names the draft, by default the last. Supported are
 //!
 //! - `type`, `enum`, `const`, `allOf`, `anyOf`, `$ref` within the schema (also recursive), `$defs`, `$anchor`, and
-//!   `oneOf` whose schemas cannot accept the same value;
+//!   `oneOf` whose schemas are known to accept different values, such as objects that a property tells apart;
 //! - `properties`, `required`, `additionalProperties`, `patternProperties` whose patterns do not overlap,
 //!   `minProperties` and `maxProperties` where no property is optional;
 //! - `items`, `prefixItems`, `minItems`, `maxItems`;
@@ -20,6 +20,7 @@
 
 mod closed;
 mod definitions;
+mod discriminator;
 mod draft;
 mod exact;
 mod formats;

@@ -207,6 +207,11 @@ impl<'a> Rewriter<'a> {
             }
             "allOf" | "anyOf" | "oneOf" => {
                 let schemas = self.list(scope, keyword, value)?;
+                let has_any = scope.schema.contains_key("anyOf");
+                let keyword = match keyword {
+                    "oneOf" if !has_any && self.have_discriminator(scope, value) => "anyOf",
+                    keyword => keyword,
+                };
                 match schemas.is_empty() {
                     true => return Err(scope.refuse(keyword, "is empty")),
                     false if keyword == "allOf" => {
@@ -283,6 +288,12 @@ impl<'a> Rewriter<'a> {
             self.require(out, schema);
         }
         Ok(())
+    }
+
+    /// Returns the schema of a reference, if the document has it.
+    pub fn referenced(&self, name: &str) -> Option<&Value> {
+        let pointer = resolve(self.root, self.id, &self.anchors, name).ok()?;
+        self.root.pointer(&pointer)
     }
 
     fn reference(

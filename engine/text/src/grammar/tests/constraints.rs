@@ -18,7 +18,10 @@ fn regular_expressions_match_whole_texts() {
         .matcher(&Constraint::Regex("a(".into()))
         .unwrap_err();
     assert!(matches!(wrong, GrammarError::Invalid { .. }), "{wrong}");
-    assert!(!wrong.to_string().contains('\n'));
+    assert_eq!(
+        wrong.to_string(),
+        "the regular expression cannot be used: unclosed group"
+    );
 }
 
 #[test]
@@ -109,6 +112,12 @@ fn lark_grammars_name_control_tokens() {
         .matcher(&Constraint::Lark("start: <|no|>".into()))
         .unwrap_err();
     assert!(unknown.to_string().contains("<|no|>"), "{unknown}");
+    let wrong = compiler
+        .matcher(&Constraint::Lark("start: A\nA: /[0-9/\n".into()))
+        .unwrap_err()
+        .to_string();
+    assert!(wrong.contains("unclosed character class"), "{wrong}");
+    assert!(!wrong.contains('\n'), "{wrong}");
 }
 
 #[test]

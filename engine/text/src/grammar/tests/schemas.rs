@@ -46,6 +46,70 @@ fn references_are_resolved() {
     );
 }
 
+/// Unions with a discriminator as Pydantic writes them.
+#[test]
+fn alternatives_that_a_property_tells_apart_may_be_references() {
+    let animal = |kind: Value, more: &str| {
+        json!({"type": "object", "properties": {"kind": kind, more: {"type": "integer"}},
+               "required": ["kind", more], "additionalProperties": false})
+    };
+    let union = json!({"discriminator": {"propertyName": "kind"},
+                       "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]});
+    let schema = json!({
+        "type": "object", "properties": {"pet": union}, "required": ["pet"], "additionalProperties": false,
+        "$defs": {
+            "Cat": animal(json!({"const": "cat", "type": "string"}), "lives"),
+            "Dog": animal(json!({"$ref": "#/$defs/Dogs"}), "age"),
+            "Dogs": {"enum": ["dog", "puppy"], "type": "string"},
+        },
+    });
+    check(
+        schema,
+        &[
+            r#"{"pet":{"kind":"cat","lives":9}}"#,
+            r#"{"pet":{"kind":"puppy","age":1}}"#,
+        ],
+        &[
+            r#"{"pet":{"kind":"dog","lives":9}}"#,
+            r#"{"pet":{"kind":"cow","age":1}}"#,
+            r#"{"pet":{"lives":9}}"#,
+        ],
+    );
+}
+
+#[test]
+fn alternatives_that_may_overlap_are_refused_without_a_claim() {
+    let union = |cat: Value, dog: Value| json!({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {"cat": cat, "dog": dog}});
+    let animal =
+        |kind: Value| json!({"type": "object", "properties": {"kind": kind}, "required": ["kind"]});
+    let without = |keyword: &str| {
+        let mut schema = animal(json!({"const": "dog"}));
+        schema.as_object_mut().unwrap().remove(keyword);
+        schema
+    };
+    let cat = || animal(json!({"enum": ["cat", "tomcat"]}));
+    let compiler = Compiler::new();
+    for schema in [
+        union(cat(), animal(json!({"enum": ["dog", "cat"]}))),
+        union(cat(), animal(json!({"type": "string"}))),
+        union(cat(), without("required")),
+        union(cat(), without("type")),
+        union(cat(), json!({"$ref": "#/$defs/cat"})),
+        // The same number.
+        union(animal(json!({"const": 1})), animal(json!({"const": 1.0}))),
+    ] {
+        let constraint = Constraint::JsonSchema(schema.clone());
+        let error = compiler.matcher(&constraint).unwrap_err();
+        assert_eq!(error.keyword(), Some("oneOf"), "{schema}: {error}");
+        let shown = error.to_string();
+        assert!(
+            shown.contains("not known to accept different values"),
+            "{shown}"
+        );
+        assert!(shown.contains("`anyOf`"), "{shown}");
+    }
+}
+
 #[test]
 fn drafts_differ() {
     let draft = |uri: &str, schema: Value| {
