@@ -177,17 +177,23 @@ impl TextProcessor {
     ///
     /// # Errors
     ///
-    /// As [`Self::chat_prompt`], if what the answer must match is invalid, too large or not supported, or if a tool must
-    /// be called and the grammar of calls is too large.
+    /// As [`Self::chat_prompt`], if what the answer must match is invalid, too large or not supported, if the schema of a
+    /// strict tool cannot be enforced, or if a tool must be called and the grammar of calls is too large.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let mut prompt = self.render_chat(request)?;
         let may_call = request.tools().is_some() && !request.demands_call();
-        let is_optional = may_call && request.answer.is_none();
+        let is_optional = |error: &PipelineError| {
+            let is_strict = matches!(
+                error,
+                PipelineError::Grammar(GrammarError::StrictTool { .. })
+            );
+            may_call && request.answer.is_none() && !is_strict
+        };
         if let Some(constraint) = &prompt.constraint {
             prompt.grammar = match self.grammar(constraint) {
                 Ok(grammar) => Some(grammar),
                 // Where no call is demanded, answers can be free.
-                Err(error) if is_optional => {
+                Err(error) if is_optional(&error) => {
                     tracing::warn!("calls of tools are not constrained: {error}");
                     None
                 }

@@ -1,12 +1,13 @@
 //! `POST /v1/chat/completions`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::Value;
 use wisp_engine::{
     Error, Model, SamplingDefaults,
     chat::{ChatPrompt, ChatRequest},
+    grammar::GrammarError,
     pipelines::log_probabilities::MAX_TOP,
     tools::ToolChoice,
 };
@@ -23,7 +24,9 @@ use super::{
     models::ServedModel,
     sampling::{GenerationParams, max_tokens},
     state::{Server, now},
-    stream, structured, unsupported,
+    stream, structured,
+    tools::{self, Interface},
+    unsupported,
 };
 
 /// Answers a chat.
@@ -41,6 +44,7 @@ pub async fn answer(
     let mut params = params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
     params.answer = structured::constraint(&fields)?;
+    params.strict_tools = tools::strict(&fields, Interface::Chat)?;
     let has_tools = request.tools().is_some();
     let is_named = matches!(request.tool_choice(), ToolChoice::Function(_));
     let mut texts = start(&server, &served, request, &params).await?;
@@ -98,7 +102,8 @@ pub(super) fn params(
 ///
 /// # Errors
 ///
-/// If the model cannot chat, its template refuses the conversation, a parameter is out of range, or the queue is full.
+/// If the model cannot chat, its template refuses the conversation, the schema of a strict tool cannot be enforced, a
+/// parameter is out of range, or the queue is full.
 pub async fn start(
     server: &Arc<Server>,
     served: &Arc<ServedModel>,
@@ -108,8 +113,9 @@ pub async fn start(
     let mut params = params.clone();
     let (name, answer) = params.answer.take().unzip();
     request.answer = answer;
-    let model = served.model.clone();
-    let prompt = run_blocking(move || prepare(&model, &request, name));
+    let strict = std::mem::take(&mut params.strict_tools);
+    let prepared = served.clone();
+    let prompt = run_blocking(move || prepare(&prepared, &request, name, &strict));
     let prompt = prompt.await?;
     let source = vec![Source::Chat(Box::new(prompt))];
     let started = Texts::start(server, served, source, &params).await;
@@ -117,14 +123,21 @@ pub async fn start(
 }
 
 /// Returns the prompt of a conversation, with what its answers must follow. `name` is the parameter that says what they
-/// must match.
+/// must match, and `strict` where the schemas of strict tools stand.
 fn prepare(
-    model: &Model,
+    served: &ServedModel,
     request: &ChatRequest,
     name: Option<&str>,
+    strict: &BTreeMap<String, String>,
 ) -> Result<ChatPrompt, ApiError> {
-    check_generates(model)?;
-    let refused = |error, name| structured::refused(error, name).about("messages");
+    check_generates(served)?;
+    let model = &served.model;
+    let refused = |error: Error, name: Option<&str>| match error {
+        Error::Grammar(GrammarError::StrictTool { tool, problem }) => {
+            tools::refused(&tool, &problem, strict)
+        }
+        error => structured::refused(error, name).about("messages"),
+    };
     let name = match (&request.answer, request.tools()) {
         // Alone first: it is no part of the grammar if a call is demanded, and else the tools may be the reason why the
         // grammar is refused.
@@ -144,9 +157,9 @@ fn prepare(
 /// # Errors
 ///
 /// If the model has no chat template, or the template refuses the conversation.
-pub fn prompt(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiError> {
-    check_generates(model)?;
-    render(model, request)
+pub fn prompt(served: &ServedModel, request: &ChatRequest) -> Result<ChatPrompt, ApiError> {
+    check_generates(served)?;
+    render(&served.model, request)
 }
 
 /// Returns the prompt of a conversation as [`prompt`] does, also of a model that is an encoder.
@@ -159,9 +172,9 @@ pub fn render(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiErr
     prompt.map_err(|error| ApiError::from(Error::from(error)).about("messages"))
 }
 
-fn check_generates(model: &Model) -> Result<(), ApiError> {
-    if model.info().is_encoder {
-        let model = model.name().to_string();
+fn check_generates(served: &ServedModel) -> Result<(), ApiError> {
+    if served.model.info().is_encoder {
+        let model = served.id.clone();
         return Err(ApiError::from(Error::NotAGenerator { model }).about("model"));
     }
     Ok(())

@@ -80,7 +80,8 @@ impl Format {
     /// Returns a whole answer.
     pub fn choice(&self, (index, completion): (usize, Completion)) -> Value {
         let has_called = !completion.tool_calls.is_empty();
-        let content = match has_called && completion.text.is_empty() {
+        // As in streams. A call that was cut off before its arguments leaves no text either.
+        let content = match self.has_tools && completion.text.is_empty() {
             true => Value::Null,
             false => completion.text.clone().into(),
         };

@@ -55,6 +55,8 @@ pub struct GenerationParams {
     has_drawn_seed: bool,
     /// What the text of an answer in a chat must match, which is compiled with its prompt.
     pub answer: Option<Requirement>,
+    /// Where the schemas of a chat's strict tools stand in the request, by the names of the tools.
+    pub strict_tools: BTreeMap<String, String>,
     /// What is noted of the request at its end.
     pub facts: RequestFacts,
     /// The number of texts for each prompt.
@@ -127,6 +129,7 @@ impl GenerationParams {
             options,
             has_drawn_seed: seed.is_none(),
             answer: None,
+            strict_tools: BTreeMap::new(),
             facts: RequestFacts::default(),
             choices,
             stream,
@@ -185,7 +188,10 @@ fn sampling(
         None => model.top_k.unwrap_or(default.top_k),
         Some(-1) => 0,
         Some(k) => u32::try_from(k).map_err(|_| {
-            ApiError::parameter("top_k", format!("top_k is {k}, but must be 0 or more"))
+            let most = u32::MAX;
+            let message =
+                format!("top_k is {k}, but must be from 0 to {most}, or -1 for all tokens");
+            ApiError::parameter("top_k", message)
         })?,
     };
     Ok(SamplingParams {
@@ -444,6 +450,14 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_top_k_is_named() {
+        let error = of(r#"{"top_k": 1000000000000}"#).unwrap_err();
+        let expected =
+            "top_k is 1000000000000, but must be from 0 to 4294967295, or -1 for all tokens";
+        assert_eq!(error.message(), expected);
+    }
+
+    #[test]
     fn invalid_parameters_are_named() {
         for (body, param) in [
             (r#"{"temperature": "hot"}"#, "temperature"),
@@ -451,6 +465,7 @@ mod tests {
             (r#"{"n": 129}"#, "n"),
             (r#"{"n": 1.5}"#, "n"),
             (r#"{"top_k": -2}"#, "top_k"),
+            (r#"{"top_k": 1000000000000}"#, "top_k"),
             (r#"{"stop": ["a", 5]}"#, "stop[1]"),
             (r#"{"stop": ""}"#, "stop"),
             (r#"{"stop": {"a": 1}}"#, "stop"),

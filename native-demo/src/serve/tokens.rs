@@ -35,11 +35,11 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
     let input = input(&fields)?;
     let with_pieces = fields.get_or("with_pieces", false)?;
     let with_strings = fields.get_or("return_token_strs", false)?;
-    let model = served.model.clone();
     let answer = run_blocking(move || {
+        let model = &served.model;
         let tokenizer = tokenizer(model.text().tokenizer())?;
         let tokens = match input {
-            Input::Chat(request) => chat::prompt(&model, &request)?.tokens,
+            Input::Chat(request) => chat::prompt(&served, &request)?.tokens,
             Input::Text { text, add_special } => tokenizer
                 .encode(&text, add_special, true)
                 .map_err(Error::from)?,

@@ -1,11 +1,12 @@
 //! The tools that a request offers, in the formats of all interfaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
 use wisp_engine::{
     chat::ChatRequest,
+    grammar::GrammarError,
     tools::{Tool, ToolChoice, ToolError, Tools},
 };
 
@@ -56,6 +57,7 @@ struct Sent {
     description: Option<String>,
     #[serde(default, alias = "input_schema")]
     parameters: Value,
+    strict: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +67,8 @@ struct Function {
     description: Option<String>,
     #[serde(default)]
     parameters: Value,
+    #[serde(default)]
+    strict: Option<bool>,
 }
 
 /// What is said of calls, as clients send it.
@@ -165,6 +169,7 @@ fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
             };
             ApiError::parameter(format!("{param}.{field}"), error.to_string())
         })?;
+        let tool = tool.with_strict(function.strict == Some(true));
         Ok(match function.description {
             Some(description) => tool.with_description(description),
             None => tool,
@@ -217,8 +222,39 @@ fn function(
         name,
         description: sent.description,
         parameters: sent.parameters,
+        // Only OpenAI's interfaces have strict tools here.
+        strict: sent.strict.filter(|_| interface != Interface::Messages),
     };
     Ok((param, function))
+}
+
+/// Returns where the schemas of strict tools stand in a request, by the names of the tools.
+///
+/// # Errors
+///
+/// If the tools cannot be read.
+pub fn strict(fields: &Fields, interface: Interface) -> Result<BTreeMap<String, String>, ApiError> {
+    let sent: Vec<Sent> = fields.get_or("tools", Vec::new())?;
+    let strict = sent.into_iter().enumerate().filter_map(|(at, sent)| {
+        let (name, strict, path) = match sent.function {
+            Some(function) if interface == Interface::Chat => {
+                (function.name, function.strict, "function.parameters")
+            }
+            _ => (sent.name?, sent.strict, interface.schema()),
+        };
+        (strict == Some(true)).then(|| (name, format!("tools[{at}].{path}")))
+    });
+    Ok(strict.collect())
+}
+
+/// Returns the answer to a request with a strict tool whose schema cannot be enforced, as OpenAI names it. `paths` says
+/// where the schemas of strict tools stand.
+pub fn refused(tool: &str, problem: &GrammarError, paths: &BTreeMap<String, String>) -> ApiError {
+    let param = paths.get(tool).map_or("tools", String::as_str);
+    let message = format!(
+        "invalid schema for the function {tool}, which is strict: {problem}. Without strict, its arguments may be any object"
+    );
+    ApiError::parameter(param, message).with_code("invalid_function_parameters")
 }
 
 /// Reads whether a tool must be called, as OpenAI's clients say it.

@@ -329,6 +329,47 @@ fn what_cannot_be_continued_is_refused() {
 }
 
 #[test]
+fn a_function_that_the_choice_names_is_called_once() {
+    let tools = Tools::new([tool("f"), tool("g")]).unwrap();
+    let choose = |choice: ToolChoice| request().with_tools(tools.clone(), choice, true).unwrap();
+    let named = choose(ToolChoice::Function("f".into()));
+    assert!(choose(ToolChoice::Required).parallel_calls());
+    assert!(!named.parallel_calls());
+    // The parser agrees, also in the format of gpt-oss, whose grammar has no second call.
+    let call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    for (template, answer) in [
+        (THINKER, format!("{call}\n{call}")),
+        (HARMONY, CALL.repeat(2)),
+    ] {
+        for (request, expected) in [(&named, 1), (&choose(ToolChoice::Required), 2)] {
+            let prompt = request.prepare(&tokenizer(template)).unwrap();
+            let mut parser = prompt.format.parser();
+            let mut events = parser.push(&answer);
+            events.extend(parser.finish());
+            let begun = events
+                .iter()
+                .filter(|event| matches!(event, ChatEvent::Call(call) if call.name.is_some()));
+            assert_eq!(begun.count(), expected, "{answer}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn strict_tools_constrain_answers_on_channels() {
+    let offered = |is_strict: bool| {
+        let tools = Tools::new([tool("f").with_strict(is_strict)]).unwrap();
+        let offered = request().with_tools(tools, ToolChoice::Auto, true);
+        offered.unwrap()
+    };
+    let free = offered(false).prepare(&tokenizer(HARMONY)).unwrap();
+    assert_eq!(free.constraint, None);
+    let strict = offered(true);
+    let wrong = CALL.replace("\"a\"", "5");
+    assert!(accepts(&strict, CALL) && !accepts(&strict, &wrong));
+    assert!(accepts(&strict, "<|channel|>final<|message|>Any text."));
+}
+
+#[test]
 fn only_allowed_tools_are_called() {
     let tools = Tools::new([tool("f"), tool("g")]).unwrap();
     let offered = request()

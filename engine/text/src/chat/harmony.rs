@@ -45,7 +45,9 @@ pub(super) struct Syntax<'a> {
 pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
     let (choice, control_token) = (syntax.choice, syntax.control_token);
     let demands_call = syntax.tools.is_some() && *choice != ToolChoice::Auto;
-    if !demands_call && syntax.limit.is_none() && syntax.thinks && syntax.answer.is_none() {
+    let mut tools = syntax.tools.into_iter().flat_map(Tools::iter);
+    let has_rules = demands_call || syntax.answer.is_some() || tools.any(Tool::is_strict);
+    if !has_rules && syntax.limit.is_none() && syntax.thinks {
         return None;
     }
     let token = |marker: &str| Some(format!("<[{}]>", control_token(marker)?));
@@ -95,7 +97,7 @@ pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
 }
 
 /// Splits a text into the thoughts of the channel `analysis`, calls of functions, and content. Text
-/// before the first message is content if there is no message.
+/// before the first message is content if there is no message, unless it is the header of one that was cut off.
 #[derive(Debug, Clone)]
 pub(super) struct HarmonyParser {
     tools: Tools,
@@ -176,7 +178,9 @@ impl HarmonyParser {
         let held = std::mem::take(&mut self.held);
         self.text(&held, &mut events);
         let header = std::mem::take(&mut self.header);
-        if !self.has_message && !header.is_empty() {
+        let is_cut_off = header.contains("to=functions.")
+            || MARKERS.iter().any(|marker| header.contains(marker));
+        if !self.has_message && !header.is_empty() && !is_cut_off {
             events.push(ChatEvent::Content(header));
         }
         events
@@ -299,6 +303,15 @@ mod tests {
                 vec![],
             ),
             ("No message <", "", "No message <", vec![]),
+            // Headers that were cut off.
+            ("<|channel|>comm", "", "", vec![]),
+            (
+                "<|channel|>commentary to=functions.f <|constrain|>",
+                "",
+                "",
+                vec![],
+            ),
+            (" to=functions.f", "", "", vec![]),
         ] {
             let expected = (reasoning.to_owned(), content.to_owned(), calls);
             assert_eq!(split(&[text]), expected, "{text}");

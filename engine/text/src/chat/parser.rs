@@ -14,6 +14,8 @@ pub struct ChatFormat {
     pub(super) wrapper: Option<ReasoningParser>,
     /// The format of calls, the tools, and whether several calls are allowed.
     pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
+    /// Whether a call is demanded, so that an answer has no text.
+    pub(super) demands_call: bool,
     /// Parses all of an answer in the format of gpt-oss.
     pub(super) harmony: Option<HarmonyParser>,
 }
@@ -33,7 +35,9 @@ impl ChatFormat {
         ChatParser {
             reasoning: self.reasoning.clone(),
             wrapper: self.wrapper.clone(),
-            tools: tools.map(|(format, tools, parallel)| ToolParser::new(format, tools, parallel)),
+            tools: tools.map(|(format, tools, parallel)| {
+                ToolParser::new(format, tools, parallel).demanding_call(self.demands_call)
+            }),
             harmony: self.harmony.clone(),
         }
     }

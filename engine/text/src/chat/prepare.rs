@@ -85,6 +85,7 @@ impl ChatRequest {
                         .and(wrapper)
                         .map(|format| ReasoningParser::new(format, &text)),
                     tools: calls,
+                    demands_call: self.demands_call(),
                     harmony: None,
                 };
                 let formats = [thoughts, wrapper];

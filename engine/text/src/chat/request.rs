@@ -73,7 +73,8 @@ impl ChatRequest {
         }
     }
 
-    /// Offers tools. `parallel` allows several calls in one answer.
+    /// Offers tools. `parallel` allows several calls in one answer, unless the choice names the function to be called:
+    /// that one is called once, as at OpenAI.
     ///
     /// # Errors
     ///
@@ -86,8 +87,8 @@ impl ChatRequest {
     ) -> Result<ChatRequest, ToolError> {
         choice.check(&tools)?;
         self.tools = tools;
+        self.parallel_calls = parallel && !matches!(choice, ToolChoice::Function(_));
         self.tool_choice = choice;
-        self.parallel_calls = parallel;
         Ok(self)
     }
 

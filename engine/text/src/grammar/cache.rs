@@ -54,7 +54,9 @@ pub(super) fn key(constraint: &Constraint) -> String {
         Constraint::JsonObject => "object".into(),
         Constraint::Regex(pattern) => format!("regex {pattern}"),
         Constraint::Lark(grammar) => format!("lark {grammar}"),
-        Constraint::ToolCalls(calls) => format!("calls {}", calls.text()),
+        Constraint::ToolCalls(calls) => {
+            format!("calls {:?} {}", calls.strict_tools(), calls.text())
+        }
         Constraint::Choices(choices) => format!("choices {choices:?}"),
     }
 }

@@ -181,15 +181,22 @@ impl GrammarCompiler {
             }
             parsed = parse(&exact);
         }
-        for (call, exact) in calls.calls.iter().zip(&exact) {
-            if let Err(error) = exact {
-                let (tool, keyword) = (&*call.tool, error.keyword());
-                tracing::warn!(
-                    tool,
-                    keyword,
-                    "the arguments of calls of {tool} are free: {error}"
-                );
+        for (call, exact) in calls.calls.iter().zip(exact) {
+            let Err(error) = exact else {
+                continue;
+            };
+            if call.is_strict {
+                return Err(GrammarError::StrictTool {
+                    tool: call.tool.clone(),
+                    problem: Box::new(error),
+                });
             }
+            let (tool, keyword) = (&*call.tool, error.keyword());
+            tracing::warn!(
+                tool,
+                keyword,
+                "the arguments of calls of {tool} are free: {error}"
+            );
         }
         parsed
     }

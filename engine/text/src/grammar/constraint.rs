@@ -23,7 +23,7 @@ pub enum Constraint {
     /// `<|name|>` is a control token.
     Lark(String),
     /// An answer that may call tools. Arguments follow the tools' schemas; those of a tool whose schema cannot be
-    /// enforced are any object, and the log says so.
+    /// enforced are any object, and the log says so, unless the tool is strict: that is an error.
     ToolCalls(ToolCalls),
     /// One of these texts.
     Choices(Vec<String>),

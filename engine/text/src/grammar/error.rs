@@ -38,6 +38,14 @@ pub enum GrammarError {
         /// The problem.
         problem: String,
     },
+    /// Occurs when the schema of a strict tool's arguments cannot be enforced.
+    #[error("the tool {tool} is strict, but its parameters cannot be enforced: {problem}")]
+    StrictTool {
+        /// The name of the tool.
+        tool: String,
+        /// The reason.
+        problem: Box<GrammarError>,
+    },
     /// Occurs when there are no choices, or one of them is empty.
     #[error("choices must be texts of at least one character, and at least one of them")]
     Choices,
@@ -69,6 +77,7 @@ impl GrammarError {
     pub fn keyword(&self) -> Option<&str> {
         match self {
             GrammarError::Keyword { keyword, .. } => Some(keyword),
+            GrammarError::StrictTool { problem, .. } => problem.keyword(),
             _ => None,
         }
     }

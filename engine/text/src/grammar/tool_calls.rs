@@ -26,6 +26,8 @@ pub struct ToolCalls {
 pub(crate) struct CallRules {
     /// The name of the tool.
     pub tool: String,
+    /// Whether the arguments must follow the tool's schema.
+    pub is_strict: bool,
     /// The name of the first rule.
     pub rule: String,
     /// The rules with arguments that follow the tool's schema, or why they do not.
@@ -38,6 +40,12 @@ impl ToolCalls {
     /// Returns the rules without those of the calls.
     pub(super) fn head(&self) -> String {
         format!("{}{ANY_TEXT}", self.rules)
+    }
+
+    /// Returns the names of the tools whose schemas must be enforced.
+    pub(super) fn strict_tools(&self) -> Vec<&str> {
+        let strict = self.calls.iter().filter(|call| call.is_strict);
+        strict.map(|call| call.tool.as_str()).collect()
     }
 
     /// Returns the whole grammar, in which the arguments of tools whose schemas cannot be expressed are free.

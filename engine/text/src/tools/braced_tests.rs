@@ -113,10 +113,12 @@ fn malformed_calls_are_no_calls_or_keep_their_first_arguments() {
         "<|tool_call>weather{}<tool_call|>",
         "<|tool_call>call:unknown{}<tool_call|>",
         "<|tool_call>call:weather[]<tool_call|>",
-        "<|tool_call>call:weather",
     ] {
         assert_eq!(parsed(text), (text.to_owned(), Vec::new()));
     }
+    // Cut off before its arguments.
+    let cut = parsed("Well.<|tool_call>call:weather");
+    assert_eq!(cut, ("Well.".to_owned(), Vec::new()));
     let deep = "[".repeat(100);
     for rest in [
         "b:",

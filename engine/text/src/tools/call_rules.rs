@@ -47,6 +47,7 @@ pub(crate) fn json_call(
     let exact = text(&tool.closed_parameters().to_string());
     CallRules {
         tool: tool.name().to_owned(),
+        is_strict: tool.is_strict(),
         exact: check(exact.len(), limit).map(|()| exact),
         free: text(ANY_OBJECT),
         rule,
@@ -103,6 +104,7 @@ pub(super) fn call(
     });
     CallRules {
         tool: name.to_owned(),
+        is_strict: tool.is_strict(),
         rule,
         exact,
         free,

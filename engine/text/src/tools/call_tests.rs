@@ -228,6 +228,40 @@ fn a_schema_that_cannot_be_enforced_frees_only_its_own_tool() {
     }
 }
 
+#[test]
+fn a_strict_tool_whose_schema_cannot_be_enforced_is_refused() {
+    let answers = Answers::new();
+    let unique = properties(1, &json!({"type": "array", "uniqueItems": true}));
+    let overlapping = json!({"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 1}]});
+    for (name, properties, keyword) in [
+        ("unique", unique, "uniqueItems"),
+        ("overlapping", properties(1, &overlapping), "oneOf"),
+    ] {
+        let integer = tool(
+            "exact",
+            self::properties(1, &json!({"type": "integer"})),
+            Map::new(),
+        );
+        let wrong = tool(name, properties, Map::new());
+        let tools = |is_strict: bool| {
+            let wrong = wrong.clone().with_strict(is_strict);
+            Tools::new([integer.clone().with_strict(true), wrong]).unwrap()
+        };
+        for format in FORMATS {
+            // A grammar that was kept for tools that are not strict is not one for these.
+            compile(&answers, format, &tools(false));
+            let refused = answers.compile(rules(&answers, format, &tools(true)));
+            let Err(error) = refused else {
+                panic!("{format}: accepted");
+            };
+            assert_eq!(error.keyword(), Some(keyword), "{format}: {error}");
+            let shown = error.to_string();
+            let start = format!("the tool {name} is strict, but");
+            assert!(shown.starts_with(&start), "{format}: {shown}");
+        }
+    }
+}
+
 /// Returns the value of the argument `p0` of the only call in a text.
 fn parsed(format: &str, tools: &Tools, text: &str) -> Value {
     let format = ToolFormat::named(format).unwrap();

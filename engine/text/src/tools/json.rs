@@ -49,6 +49,7 @@ fn tool(at: usize, json: &Value) -> Result<Tool, ToolError> {
     let name = function["name"].as_str();
     let name = name.ok_or_else(|| other("has no name"))?;
     let tool = Tool::new(name, function["parameters"].clone())?;
+    let tool = tool.with_strict(function["strict"] == true);
     match &function["description"] {
         Value::Null => Ok(tool),
         Value::String(description) => Ok(tool.with_description(description)),

@@ -8,7 +8,8 @@ use super::tool::Tools;
 ///
 /// What may become a call is held back until it is clear. What looks like a call, but is malformed or
 /// names no tool that is offered, stays content. A call is passed on from its first argument on: if the
-/// text is cut off, so are the arguments.
+/// text is cut off, so are the arguments. If it is cut off before, between the marker of a call and its arguments, what
+/// has begun like a call is dropped, whatever the reason of the end: it is no text for a user.
 #[derive(Debug)]
 pub struct ToolParser {
     format: &'static ToolFormat,
@@ -20,6 +21,8 @@ pub struct ToolParser {
     held: String,
     /// Whether the text so far is white space.
     at_start: bool,
+    /// Whether the whole text must be calls.
+    demands_call: bool,
 }
 
 #[derive(Debug)]
@@ -27,6 +30,8 @@ enum State {
     Content,
     Payload {
         payload: Box<dyn Payload>,
+        /// Whether it may be a text that looks like a call: without a marker, and not behind a call.
+        may_be_text: bool,
         /// The text since the white space before the marker, until a call has begun.
         text: String,
         /// The number of calls before.
@@ -46,7 +51,16 @@ impl ToolParser {
             space: String::new(),
             held: String::new(),
             at_start: true,
+            demands_call: false,
         }
+    }
+
+    /// Says whether the text must be calls. If so, what has begun like a call at its end is no content, even if it is
+    /// only a part of a marker, or a call without one.
+    #[must_use]
+    pub fn demanding_call(mut self, is_demanded: bool) -> ToolParser {
+        self.demands_call = is_demanded;
+        self
     }
 
     /// Takes the next piece of the text and returns what is clear by now.
@@ -55,14 +69,19 @@ impl ToolParser {
         self.calls.take()
     }
 
-    /// Ends the text and returns the rest.
+    /// Ends the text and returns the rest. A call that was cut off before its arguments is dropped.
     pub fn finish(&mut self) -> Vec<ToolEvent> {
         let held = self.take_held();
         match std::mem::replace(&mut self.state, State::Content) {
-            State::Content => self.calls.content(&held),
-            State::Payload { text, .. } => self.calls.content(&text),
-            // White space behind a call is no content, nor is a marker that was cut off.
-            State::After => {}
+            // What is held may be a part of a marker.
+            State::Content if !self.demands_call => self.calls.content(&held),
+            State::Payload {
+                text,
+                may_be_text: true,
+                ..
+            } if !self.demands_call => self.calls.content(&text),
+            // White space behind a call is no content, nor is a marker or a call that was cut off.
+            State::Content | State::Payload { .. } | State::After => {}
         }
         self.calls.take()
     }
@@ -77,6 +96,7 @@ impl ToolParser {
                 payload,
                 text,
                 count,
+                ..
             } => {
                 let step = payload.push(character, &mut self.calls);
                 let has_begun = self.calls.count > *count;
@@ -157,6 +177,7 @@ impl ToolParser {
     fn begin(&mut self, first: Option<char>) {
         self.state = State::Payload {
             payload: self.format.payload(&self.held),
+            may_be_text: first.is_some() && !matches!(self.state, State::After),
             text: self.take_held(),
             count: self.calls.count,
         };

@@ -240,8 +240,12 @@ proptest! {
         for (format, _) in FORMATS {
             let whole = parse(format, &text, &[]);
             prop_assert_eq!(&parse(format, &text, &lengths), &whole, "{}: {}", format, text);
-            if whole.1.is_empty() {
-                prop_assert_eq!(&whole.0, &text, "{}", format);
+            if whole.1.is_empty() && whole.0 != text {
+                // Only a call that is cut off is dropped.
+                let rest = text.strip_prefix(&*whole.0).unwrap_or_default().trim_start();
+                let begins = ToolFormat::named(format).expect("a format").begins;
+                let is_call = begins.iter().any(|marker| rest.starts_with(marker));
+                prop_assert!(is_call, "{}: {}", format, text);
             }
         }
     }
@@ -269,7 +273,7 @@ fn malformed_calls_stay_text() {
         ),
         ("hermes", "<tool_call>{\"arguments\": {}}</tool_call>"),
         ("hermes", "<tool_call>{\"name\": add}</tool_call>"),
-        ("hermes", "<tool_call>[]</tool_call> <tool_call>"),
+        ("hermes", "<tool_call>[]</tool_call> <tool_cal"),
         ("hermes", "{\"name\": \"add\", \"arguments\": {}}"),
         ("llama3", "{\"name\": \"Anna\", \"age\": 5}"),
         (
@@ -452,7 +456,67 @@ fn functions_need_no_tag_of_their_own_around_them() {
     }
     let text = "<function=unknown></function> <function=add";
     let (content, calls) = parse("qwen3-coder", text, &[1]);
-    assert_eq!((&*content, calls), (text, Vec::new()));
+    assert_eq!(
+        (&*content, calls),
+        ("<function=unknown></function>", Vec::new())
+    );
+}
+
+#[test]
+fn calls_that_are_cut_off_before_their_arguments_are_dropped() {
+    for (format, text, content) in [
+        ("hermes", "<tool_call>", ""),
+        ("hermes", "Well.\n<tool_call>\n{\"name\"", "Well."),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"add\", \"arguments\": ",
+            "",
+        ),
+        ("mistral", "[TOOL_CALLS]add", ""),
+        ("mistral-list", "[TOOL_CALLS] [{\"name\": \"ad", ""),
+        ("lfm2", "<|tool_call_start|>[ad", ""),
+        ("qwen3-coder", "<tool_call>\n<function=add", ""),
+        ("glm", "<tool_call>get_wea", ""),
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add",
+            "",
+        ),
+        // What has no marker may be an answer in JSON, and what is only a part of a marker any text.
+        ("llama3", "{\"name\": \"ad", "{\"name\": \"ad"),
+        ("hermes", "Well.\n<tool_ca", "Well.\n<tool_ca"),
+    ] {
+        for lengths in [&[][..], &[1], &[3]] {
+            let found = parse(format, text, lengths);
+            assert_eq!(found, (content.to_owned(), Vec::new()), "{format}: {text}");
+        }
+    }
+    // Behind a call, nothing but another call has a bracket.
+    let call = "{\"name\": \"add\", \"parameters\": {}}";
+    let (content, calls) = parse("llama3", &format!("{call}; {{\"na"), &[2]);
+    assert_eq!((&*content, calls.len()), ("", 1));
+}
+
+#[test]
+fn demanded_calls_leave_no_part_of_a_marker() {
+    for (format, text) in [
+        ("hermes", "<tool_ca"),
+        ("hermes", "\n"),
+        ("hermes", "<tool_call>{\"name\": \"ad"),
+        ("llama3", "{\"name\": \"ad"),
+        ("generic", "{"),
+    ] {
+        let parser = ToolParser::new(ToolFormat::named(format).unwrap(), tools(), true);
+        let mut parser = parser.demanding_call(true);
+        let mut events = parser.push(text);
+        events.extend(parser.finish());
+        assert_eq!(events, [], "{format}: {text}");
+    }
+    // What is malformed stays content.
+    let mut parser = ToolParser::new(&GENERIC, tools(), true).demanding_call(true);
+    let text = "<tool_call>{\"name\": 5}";
+    assert_eq!(parser.push(text), [ToolEvent::Content(text.into())]);
+    assert_eq!(parser.finish(), []);
 }
 
 #[test]

@@ -98,6 +98,7 @@ pub struct Tool {
     name: String,
     description: Option<String>,
     parameters: Value,
+    is_strict: bool,
 }
 
 impl Tool {
@@ -138,6 +139,7 @@ impl Tool {
             name,
             description: None,
             parameters,
+            is_strict: false,
         })
     }
 
@@ -146,6 +148,19 @@ impl Tool {
     pub fn with_description(mut self, description: impl Into<String>) -> Tool {
         self.description = Some(description.into());
         self
+    }
+
+    /// Says whether a request is refused if the arguments of calls cannot be held to the schema. If it is not strict, they
+    /// are any object then.
+    #[must_use]
+    pub fn with_strict(mut self, is_strict: bool) -> Tool {
+        self.is_strict = is_strict;
+        self
+    }
+
+    /// Returns whether the arguments of calls must be held to the schema.
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Returns the name.

@@ -57,8 +57,7 @@ pub async fn count_tokens(
 ) -> Result<Response, ApiError> {
     let (fields, served) = server.read(body, unsupported::MESSAGES).await?;
     let request = request::chat(&fields)?;
-    let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
+    let prompt = run_blocking(move || chat::prompt(&served, &request)).await?;
     let answer = json!({ "input_tokens": prompt.tokens.len() });
     Ok(json_response(StatusCode::OK, &answer))
 }

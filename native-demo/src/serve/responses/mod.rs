@@ -14,7 +14,9 @@ use super::{
     client::Caller,
     error::{ApiError, json_response},
     state::Server,
-    stream, structured, unsupported,
+    stream, structured,
+    tools::{self, Interface},
+    unsupported,
 };
 
 /// Answers a chat.
@@ -32,6 +34,7 @@ pub async fn answer(
     let mut params = request::params(&fields, &served.sampling_defaults)?;
     params.set_caller(&caller);
     params.answer = structured::text_format(&fields)?;
+    params.strict_tools = tools::strict(&fields, Interface::Responses)?;
     let started = chat::start(&server, &served, request, &params).await;
     let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
     let echoed = request::echoed(&fields, &params)?;

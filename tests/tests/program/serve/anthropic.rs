@@ -114,7 +114,8 @@ fn with_tools(more: &Value) -> Value {
 fn demanded_calls_are_blocks() {
     let server = Server::start(&[]);
     let named = |name: &str| {
-        let choice = json!({ "type": "tool", "name": name, "disable_parallel_tool_use": true });
+        // It is called once, as at OpenAI.
+        let choice = json!({ "type": "tool", "name": name });
         json!({ "tool_choice": choice })
     };
     for (more, names) in [
@@ -176,6 +177,12 @@ fn demanded_calls_are_blocks() {
         &with_tools(&merged(named("weather"), &json!({ "max_tokens": 12 }))),
     );
     assert_eq!(cut["stop_reason"], "max_tokens", "{cut}");
+    // Before its arguments, it leaves no text.
+    for tokens in [1, 4] {
+        let cut = server.json(PATH, &with_tools(&json!({ "max_tokens": tokens })));
+        assert_eq!(cut["stop_reason"], "max_tokens", "{cut}");
+        assert_eq!(cut["content"], json!([{ "type": "text", "text": "" }]));
+    }
 }
 
 #[test]

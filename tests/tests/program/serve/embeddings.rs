@@ -24,6 +24,7 @@ fn embeddings_equal_those_of_encode() {
     let path = folder.path().to_str().expect("UTF-8");
     let tiny = wisp_tests::bundled::folder().join("wisp-tiny.gguf");
     let bert = format!("bert={path}");
+    let path_of_model = path;
     let server = Server::start(&["--model", tiny.to_str().expect("UTF-8"), "--model", &bert]);
     let texts = ["the cat sleeps", "the kitten runs."];
     let encode = ["encode", "--json", "--device", "host", "--model", path];
@@ -124,6 +125,7 @@ fn embeddings_equal_those_of_encode() {
             chat(&json!({ "model": "bert" })),
             "model",
         ),
+        ("/tokenize", chat(&json!({ "model": "bert" })), "model"),
         (
             "/v1/completions",
             completion(&json!({ "model": "bert" })),
@@ -138,6 +140,8 @@ fn embeddings_equal_those_of_encode() {
             "{body}: {}",
             response.body
         );
+        // Clients do not learn the paths of models.
+        assert!(!response.body.contains(path_of_model), "{}", response.body);
     }
 }
 

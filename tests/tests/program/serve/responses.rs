@@ -198,6 +198,14 @@ fn demanded_calls_are_items() {
         let answer = server.json(PATH, &after);
         assert_eq!(answer["output"][0]["type"], "message", "{answer}");
     }
+    // A call that is cut off before its arguments leaves no text.
+    for tokens in [1, 4] {
+        let cut = server.json(PATH, &with_tools(&json!({ "max_output_tokens": tokens })));
+        assert_eq!(cut["status"], "incomplete", "{cut}");
+        let output = cut["output"].as_array().expect("items");
+        assert_eq!(output.len(), 1, "{cut}");
+        assert_eq!(output[0]["content"][0]["text"], "", "{cut}");
+    }
 }
 
 #[test]

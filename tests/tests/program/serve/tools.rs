@@ -72,12 +72,8 @@ fn demanded_calls_follow_the_schema() {
             &["weather", "now"][..],
             "tool_calls",
         ),
-        // As at OpenAI, a call that the client names is no decision of the model to call.
-        (
-            json!({ "tool_choice": named, "parallel_tool_calls": false }),
-            &["weather"],
-            "stop",
-        ),
+        // As at OpenAI, a tool that the client names is called once, and the call is no decision of the model.
+        (json!({ "tool_choice": named }), &["weather"], "stop"),
         (
             json!({ "tool_choice": allowed("now"), "parallel_tool_calls": false }),
             &["now"],
@@ -180,6 +176,25 @@ fn calls_that_a_stop_string_cuts_end_with_stop() {
 }
 
 #[test]
+fn calls_that_are_cut_off_before_their_arguments_leave_no_text() {
+    let server = Server::start(&[]);
+    for tokens in 1..8 {
+        let mut body = with_tools(&json!({ "max_completion_tokens": tokens }));
+        let whole = server.json(PATH, &body)["choices"][0].clone();
+        assert_eq!(whole["finish_reason"], "length", "{whole}");
+        assert_eq!(whole["message"]["content"], Value::Null, "{whole}");
+        body["stream"] = true.into();
+        let chunks = server.stream(PATH, &body);
+        for choice in chunks.iter().map(|chunk| &chunk["choices"][0]) {
+            let content = &choice["delta"]["content"];
+            assert_eq!(content.as_str().unwrap_or_default(), "", "{choice}");
+        }
+        let last = &chunks.last().expect("chunks")["choices"][0];
+        assert_eq!(last["finish_reason"], "length", "{last}");
+    }
+}
+
+#[test]
 fn results_are_part_of_the_conversation() {
     let server = Server::start(&[]);
     let call = json!({
@@ -213,6 +228,53 @@ fn results_are_part_of_the_conversation() {
         let message = &answer["choices"][0]["message"];
         assert!(message["content"].is_string(), "{answer}");
         assert!(message.get("tool_calls").is_none(), "{answer}");
+    }
+}
+
+#[test]
+fn strict_tools_are_refused_if_their_schemas_cannot_be_enforced() {
+    let server = Server::start(&[]);
+    let list = json!({ "type": "array", "uniqueItems": true });
+    let schema = json!({ "type": "object", "properties": { "a": list } });
+    let function = |strict: bool| json!({ "name": "f", "parameters": schema, "strict": strict });
+    let chat = |strict: bool, choice: &str| {
+        let tools = json!([
+            { "type": "function", "function": { "name": "now", "strict": true } },
+            { "type": "function", "function": function(strict) },
+        ]);
+        with_tools(&json!({ "tools": tools, "tool_choice": choice, "max_completion_tokens": 4 }))
+    };
+    let response = |strict: bool, choice: &str| {
+        let tool = merged(function(strict), &json!({ "type": "function" }));
+        // Tools that are not functions are left out, but count.
+        let tools = json!([{ "type": "web_search" }, tool]);
+        json!({ "input": "Hi", "tools": tools, "tool_choice": choice, "max_output_tokens": 4 })
+    };
+    for choice in ["auto", "required"] {
+        for (path, strict, free, param) in [
+            (
+                PATH,
+                chat(true, choice),
+                chat(false, choice),
+                "tools[1].function.parameters",
+            ),
+            (
+                "/v1/responses",
+                response(true, choice),
+                response(false, choice),
+                "tools[1].parameters",
+            ),
+        ] {
+            // Without strict, the arguments are free; they are checked first, so that their grammar is kept.
+            server.json(path, &free);
+            let refused = server.post(path, &strict);
+            assert_eq!(refused.status, 400, "{}", refused.body);
+            let error = &refused.json()["error"];
+            assert_eq!(error["code"], "invalid_function_parameters", "{error}");
+            assert_eq!(error["param"], param, "{error}");
+            let message = error["message"].as_str().expect("a message");
+            assert!(message.contains("`uniqueItems`"), "{message}");
+        }
     }
 }
 
