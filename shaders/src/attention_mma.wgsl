@@ -36,12 +36,12 @@ const VALUE_CHUNKS: u32 = min(DIMS, MAX_VALUE_DIM) / 8u;
 const_assert POSITIONS * KEY_CHUNKS == 4u * WG;
 // Invocations that load values: all of them, but where values are smaller than keys.
 const VALUE_LOADERS: u32 = POSITIONS / 4u * VALUE_CHUNKS;
-// Whether values are loaded before scores are computed, where there are registers for both: a lane of more than eight subgroups
-// has fewer, and more positions have more scores.
-const EARLY_VALUES: bool = POSITIONS == 16u && WG <= 256u;
 // Groups of 32 elements that a subgroup computes. Where values are smaller, some have fewer of their groups.
 const GROUPS: u32 = DIMS / 32u / ROW_SUBGROUPS;
 const VALUE_GROUPS: u32 = VALUE_CHUNKS / 4u;
+// Matrices of sums that are multiplied at a time, with second halves and then with first ones: fewer need fewer registers.
+@if(!shared_rows) const SUMS_AT_ONCE: u32 = 4u;
+@if(shared_rows) const SUMS_AT_ONCE: u32 = 2u;
 // vec4s of words from one position to the next, or from four positions: eight lanes that read or write together do so in
 // different banks.
 const KEY_STRIDE: u32 = KEY_CHUNKS + 4u;
@@ -235,10 +235,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         for (var first = visible.x; first < visible.y; first += POSITIONS) {
             store_keys(lid, key_chunks, is_half);
             workgroupBarrier();
-            var value_chunks: Chunks;
-            if EARLY_VALUES {
-                value_chunks = load_values(first, own_values);
-            }
             // Of 8 positions each; then weights.
             var scores: array<vec4<f32>, POSITIONS / 8u>;
             for (var j = 0u; j < POSITIONS / 8u; j++) {
@@ -284,9 +280,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                     scores[j] = select(vec4(MASKED), scores[j], positions - starts.xxyy < counts.xxyy);
                 }
             }
-            if !EARLY_VALUES {
-                value_chunks = load_values(first, own_values);
-            }
+            // Not earlier, because scores need the registers.
+            let value_chunks = load_values(first, own_values);
             var row_max = max(scores[0].xz, scores[0].yw);
             for (var j = 1u; j < POSITIONS / 8u; j++) {
                 row_max = max(row_max, max(scores[j].xz, scores[j].yw));
@@ -324,11 +319,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
                 for (var k = 0u; k < POSITIONS / 16u; k++) {
                     let at = t * VALUE_STRIDE + 16u * first_group + g + (4u * k * VALUE_STRIDE + 16u * c);
-                    for (var m = 0u; m < 2u; m++) {
-                        let value = values[at + 8u * m];
+                    let value = array(values[at], values[at + 8u]);
+                    for (var first_n = 0u; first_n < 4u; first_n += SUMS_AT_ONCE) {
                         for (var half = 2u; half > 0u; half--) {
-                            sums[2u * m] = cuda_mma_m16n8k16(weights[k][half - 1u], value.xy, sums[2u * m]);
-                            sums[2u * m + 1u] = cuda_mma_m16n8k16(weights[k][half - 1u], value.zw, sums[2u * m + 1u]);
+                            for (var n = first_n; n < first_n + SUMS_AT_ONCE; n++) {
+                                let two = select(value[n / 2u].xy, value[n / 2u].zw, n % 2u == 1u);
+                                sums[n] = cuda_mma_m16n8k16(weights[k][half - 1u], two, sums[n]);
+                            }
                         }
                     }
                 }
