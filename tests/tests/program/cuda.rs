@@ -251,6 +251,18 @@ mod emulated {
     }
 
     #[test]
+    fn cards_that_are_newer_than_the_compiler_run_code_for_older_ones() {
+        let Some(folder) = emulator() else { return };
+        let expected = tokens(run([SMALL, &["--device", "host"]].concat()));
+        let args = [SMALL, &["--device", "cuda"]].concat();
+        // The emulated compiler knows 12.0, and nothing of 13.
+        let newer = run_in(folder, &args, &[("CUDA_EMULATOR_ARCH", "121")]);
+        assert_eq!(tokens(newer), expected);
+        let line = run_in(folder, &args, &[("CUDA_EMULATOR_ARCH", "130")]).failed("no code");
+        assert!(line.contains("sm_130"), "{line}");
+    }
+
+    #[test]
     fn what_the_driver_has_no_memory_for_is_tried_in_another_way() {
         let Some(folder) = emulator() else { return };
         let expected = tokens(run([SMALL, &["--device", "host"]].concat()));

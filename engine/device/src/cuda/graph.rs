@@ -8,7 +8,7 @@ use std::{
 
 use cudarc::driver::{
     CudaGraph, CudaStream, result,
-    sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
+    sys::{CUgraphExec, CUgraphInstantiate_flags, CUstreamCaptureMode},
 };
 
 use super::{errors::Errors, launch::launch_all, objects::make_current};
@@ -42,6 +42,12 @@ unsafe impl Send for SendGraph {}
 // SAFETY: as above.
 unsafe impl Sync for SendGraph {}
 
+impl SendGraph {
+    fn executable(&self) -> CUgraphExec {
+        self.graph.cu_graph_exec()
+    }
+}
+
 impl Drop for SendGraph {
     /// The graph is destroyed next, maybe by a thread that has not used the device yet.
     fn drop(&mut self) {
@@ -64,7 +70,7 @@ pub(super) struct Graphs {
     /// Takes launches that are to become a graph.
     capture: Arc<CudaStream>,
     recorded: Vec<Arc<Graph>>,
-    /// Why something recorded was not launched, until somebody is told.
+    /// The error of a launch whose caller returns none. The next launch returns it.
     failed: Option<DeviceError>,
     /// The most recent last.
     series: VecDeque<Series>,
@@ -113,10 +119,9 @@ impl Graphs {
 
     /// Copies what a launch of a graph needs to the device, which the first one would do otherwise.
     pub fn upload(&self, graph: &Graph) -> Result<(), DeviceError> {
-        let executable = graph.graph.graph.cu_graph_exec();
         // SAFETY: the graph is alive.
         self.errors.check(WHAT, unsafe {
-            result::graph::upload(executable, self.stream.cu_stream())
+            result::graph::upload(graph.graph.executable(), self.stream.cu_stream())
         })
     }
 
@@ -208,9 +213,9 @@ impl Graphs {
     /// Launches a graph whose kernels and memory somebody keeps until it returns. Returns false if there is no memory for
     /// that: graphs take some when they are first launched.
     fn launch_graph(&self, graph: &SendGraph) -> Result<bool, DeviceError> {
-        let executable = graph.graph.cu_graph_exec();
+        let stream = self.stream.cu_stream();
         // SAFETY: the graph is alive, and the caller keeps what it uses.
-        let launched = unsafe { result::graph::launch(executable, self.stream.cu_stream()) };
+        let launched = unsafe { result::graph::launch(graph.executable(), stream) };
         match self.errors.check(WHAT, launched) {
             Err(DeviceError::OutOfMemory { .. }) => Ok(false),
             launched => launched.map(|()| true),

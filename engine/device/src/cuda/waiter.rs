@@ -1,7 +1,7 @@
 //! A thread that waits for the device, so that no executor has to.
 
 use std::{
-    sync::{Mutex, PoisonError, mpsc},
+    sync::mpsc,
     thread::{self, JoinHandle},
 };
 
@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 #[derive(Debug)]
 pub(super) struct Waiter {
     /// Until the waiter is dropped.
-    tasks: Mutex<Option<mpsc::Sender<Task>>>,
+    tasks: Option<mpsc::Sender<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -34,7 +34,7 @@ impl Waiter {
             }
         });
         Waiter {
-            tasks: Mutex::new(Some(tasks)),
+            tasks: Some(tasks),
             thread: Some(thread),
         }
     }
@@ -52,9 +52,8 @@ impl Waiter {
                 let _ = sender.send(reached.map(|()| value));
             }),
         };
-        // Poisoning is harmless. The thread lives as long as this sender does.
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tasks) = &*tasks {
+        // The thread lives as long as this sender does.
+        if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
         }
         receiver
@@ -64,7 +63,7 @@ impl Waiter {
 impl Drop for Waiter {
     /// Waits for the thread, so that it does not call the driver while the program ends, which the driver does not allow.
     fn drop(&mut self) {
-        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.tasks = None;
         if let Some(thread) = self.thread.take()
             // The last owner of the device may be what the thread has waited for.
             && thread.thread().id() != thread::current().id()

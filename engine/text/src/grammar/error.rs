@@ -43,7 +43,7 @@ pub enum GrammarError {
     StrictTool {
         /// The name of the tool.
         tool: String,
-        /// The reason.
+        /// Why its schema cannot be enforced.
         problem: Box<GrammarError>,
     },
     /// Occurs when there are no choices, or one of them is empty.
