@@ -1,7 +1,10 @@
 // Modules and kernels: loading, questions, launches.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -25,16 +28,27 @@ std::map<Function*, std::weak_ptr<Module>>& functions() {
     return *all;
 }
 
-/// Writes the program to a file and loads it; the file has no name any more afterwards.
+/// Writes the program to a file and loads it; the file has no name any more afterwards. No name is used twice: for one under
+/// which something is loaded, dlopen returns that, and does not look at the file. mkstemp repeats names, if rarely.
 void* load_library(const std::string& object) {
+    static std::atomic<unsigned> number{0};
     const char* folder = getenv("TMPDIR");
-    std::string path = std::string(folder && *folder ? folder : "/tmp") + "/wisp-module-XXXXXX";
-    int file = mkstemp(path.data());
-    if (file < 0) return nullptr;
+    const std::string prefix =
+        std::string(folder && *folder ? folder : "/tmp") + "/wisp-module-" + std::to_string(getpid()) + "-";
+    std::string path;
+    int file;
+    do {
+        path = prefix + std::to_string(number++);
+        file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    } while (file < 0 && errno == EEXIST);
+    if (file < 0) {
+        print("a module cannot be loaded: " + path + " cannot be created");
+        return nullptr;
+    }
     bool written = write(file, object.data(), object.size()) == static_cast<ssize_t>(object.size());
     close(file);
     void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-    if (!library) print(std::string("a module cannot be loaded: ") + dlerror());
+    if (!library) print(std::string("a module cannot be loaded: ") + (written ? dlerror() : "its file cannot be written"));
     unlink(path.c_str());
     return library;
 }

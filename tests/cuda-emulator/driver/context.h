@@ -20,7 +20,7 @@ struct Pool {
 
 struct Context {
     int device;
-    unsigned references = 0;
+    std::atomic<unsigned> references{0};
     /// Set by the first failure of work on the device; every later call returns it.
     std::atomic<CUresult> error{CUDA_SUCCESS};
     /// Set before `error`.

@@ -39,6 +39,7 @@ CUresult enqueue(Stream* handle, Context& context, std::function<Outcome()> run)
     if (stream == context.default_stream) {
         // Work on the default stream would wait for the captured work.
         CUresult error = CUDA_SUCCESS;
+        std::lock_guard lock(captures_mutex);
         Handles<Stream>::all().remove_if([&](Stream& other) {
             if (other.context != &context || !other.blocking || !other.capture) return false;
             other.capture->invalidated = true;
@@ -53,6 +54,7 @@ CUresult enqueue(Stream* handle, Context& context, std::function<Outcome()> run)
 
 CUresult forbid_in_captures(Context& context) {
     CUresult error = CUDA_SUCCESS;
+    std::lock_guard lock(captures_mutex);
     Handles<Stream>::all().remove_if([&](Stream& stream) {
         Capture* capture = stream.capture.get();
         if (stream.context != &context || !capture || capture->mode == Capture::RELAXED) return false;
@@ -93,9 +95,11 @@ EXPORT CUresult cuStreamBeginCapture_v2(Stream* handle, int mode) {
     if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
     if (stream == call.context->default_stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-    stream->capture = std::make_unique<Capture>();
-    stream->capture->mode = static_cast<Capture::Mode>(mode);
-    stream->capture->thread = std::this_thread::get_id();
+    auto capture = std::make_unique<Capture>();
+    capture->mode = static_cast<Capture::Mode>(mode);
+    capture->thread = std::this_thread::get_id();
+    std::lock_guard lock(captures_mutex);
+    stream->capture = std::move(capture);
     return CUDA_SUCCESS;
 }
 
@@ -107,7 +111,9 @@ EXPORT CUresult cuStreamEndCapture(Stream* handle, Graph** graph) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     if (stream->capture->mode != Capture::RELAXED && stream->capture->thread != std::this_thread::get_id())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    std::unique_lock lock(captures_mutex);
     auto capture = std::move(stream->capture);
+    lock.unlock();
     if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     auto made = std::make_shared<Graph>();
     made->context = call.context;

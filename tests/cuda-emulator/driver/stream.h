@@ -1,9 +1,11 @@
 // Streams: queues of operations that one worker carries out.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "../runtime/execution.h"
@@ -36,7 +38,7 @@ struct Capture {
     std::vector<Operation> operations;
     enum Mode { GLOBAL, THREAD_LOCAL, RELAXED } mode;
     std::thread::id thread;
-    bool invalidated = false;
+    std::atomic<bool> invalidated{false};
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
@@ -46,8 +48,12 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::deque<Operation> queue;
     /// With lazy streams: up to here something waits for the operations.
     uint64_t demand = 0;
+    /// Begun, ended and seen by other threads with `captures_mutex` locked.
     std::unique_ptr<Capture> capture;
 };
+
+/// What a thread does to one stream may invalidate the captures of others.
+inline std::mutex captures_mutex;
 
 /// Finds a stream by its handle; 0, 1 and 2 are default streams.
 std::shared_ptr<Stream> find_stream(Context& context, Stream* handle);

@@ -251,7 +251,11 @@ impl CudaDevice {
         // SAFETY: `Device` has checked the range; the waiter keeps the block until the copy is over.
         let copying = unsafe { result::memcpy_dtoh_async(target, source, self.stream.cu_stream()) };
         self.errors.check(buffer.label(), copying)?;
-        let copied = self.waiter.after(self.launched_so_far()?, block);
+        let event = self.launched_so_far().inspect_err(|_| {
+            // The block ends with this function, and the device may still be copying to it.
+            self.stream.synchronize().ok();
+        })?;
+        let copied = self.waiter.after(event, block);
         let (errors, label) = (self.errors.clone(), buffer.label.clone());
         let readback = self.readback.clone();
         Ok(async move {
