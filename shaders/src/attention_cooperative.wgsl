@@ -2,9 +2,14 @@
 // are products of cooperative matrices of halves, summed in single precision (FlashAttention-2, Dao 2023). Natively only:
 // browsers have no cooperative matrices.
 //
-// A subgroup computes a patch of 16 rows: it keeps their queries and their sums as matrices, and scores and weights
-// pass through workgroup memory, where every invocation has a row's scores at a part of the tile's positions. With fewer
-// subgroups than patches all steps are repeated for the other patches.
+// ROW_SUBGROUPS subgroups compute a patch of 16 rows. Each has a share of the head's elements: it keeps these of the queries,
+// and these columns of the sums, as matrices. Its part of the scores, and weights, pass through workgroup memory, where every
+// invocation has a row's scores at some of the tile's positions. If a workgroup has too few subgroups for all patches at once, all
+// steps are repeated for the others. It has enough for one patch: devices with cooperative matrices have subgroups of at most 64
+// invocations (`Capabilities::matrix_size`).
+//
+// In workgroup memory, what a lane holds of a matrix is contiguous on AMD's GPUs: elements of a query or a key, positions of
+// weights and of values.
 //
 // Keys and values are rounded as a cache in half precision would hold them. A row of queries is scaled by a power of two,
 // and weights are relative to a reference that is below the row's largest score. Only when a score exceeds it by more than
@@ -12,14 +17,11 @@
 // in registers (the rare rescaling is FlashAttention-4's).
 import package::attention_io::{cache_pages, index, load_query, run_of_tokens, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
-import package::cache::{head_offset, key_vec4, value_vec4, HOLDS_HALVES};
+import package::cache::{head_offset, key_halves, value_halves};
 import package::half_precision::{half_scale, half_unscale, max_magnitude};
-import package::query::MAX_VEC4S;
 import package::subgroup_number::{subgroup_count, subgroup_number};
-import constants::{WG, DIMS};
+import constants::{WG, DIMS, ROWS, ROW_SUBGROUPS, POSITIONS};
 
-const ROWS: u32 = 64u;
-const POSITIONS: u32 = 32u;
 const TILE = vec2<u32>(1u, ROWS);
 const MIN_SUBGROUP = 1u;
 
@@ -30,31 +32,47 @@ alias RightMatrix = coop_mat16x16<f16, B>;
 alias SumMatrix = coop_mat16x16<f32, C>;
 
 const PATCHES: u32 = ROWS / EDGE;
+// Matrices across a subgroup's share of the elements, of every ROW_SUBGROUPS-th one.
+const OWN_MATRICES: u32 = DIMS / EDGE / ROW_SUBGROUPS;
 // Invocations that share a row, and the scores of each.
 const PARTS: u32 = WG / ROWS;
 const OWN_SCORES: u32 = POSITIONS / PARTS;
-// vec4s of the largest value. Heads may be larger: only slices of them are in memory.
 const VEC4S: u32 = DIMS / 4u;
-const LARGEST_HALF: f32 = 65504.0;
+// Queries are loaded in stages, each of some of their elements, so that they fit into the memory of a tile's keys.
+const STAGES: u32 = ROWS / POSITIONS;
+const STAGE_MATRICES: u32 = OWN_MATRICES / STAGES;
+const STAGE_VEC4S: u32 = VEC4S / STAGES;
+const_assert WG >= 64u * ROW_SUBGROUPS;
+const_assert STAGES * STAGE_MATRICES * ROW_SUBGROUPS * EDGE == DIMS;
+const_assert KEY_LOADS * WG == POSITIONS * VEC4S;
+const_assert OWN_SCORES * WG == POSITIONS * ROWS;
+// What an invocation loads: vec4s of keys, and blocks of 4 elements of the values of 4 positions.
+const KEY_LOADS: u32 = POSITIONS * VEC4S / WG;
+const VALUE_BLOCKS: u32 = POSITIONS / 4u * VEC4S;
+const VALUE_LOADS: u32 = (VALUE_BLOCKS + WG - 1u) / WG;
 
-// From one position, or one row, in workgroup memory to the next, so that they begin in other banks.
-const STRIDE: u32 = DIMS + 8u;
-const SCORE_STRIDE: u32 = ROWS + 4u;
-const WEIGHT_STRIDE: u32 = ROWS + 8u;
+// From one row, position or element in workgroup memory to the next, so that they begin in other banks.
+const QUERY_STRIDE: u32 = DIMS / STAGES + 8u;
+const KEY_STRIDE: u32 = DIMS + 8u;
+const VALUE_STRIDE: u32 = POSITIONS + 8u;
+const SCORE_STRIDE: u32 = POSITIONS + 4u;
+const WEIGHT_STRIDE: u32 = POSITIONS + 8u;
+// What a subgroup exchanges with others: the scores of a patch, or a matrix of its sums.
+const AREA: u32 = EDGE * SCORE_STRIDE;
+const PATCH_AREA: u32 = ROW_SUBGROUPS * AREA;
 
 // A new reference gives the largest score the weight exp(5), and holds until a score has a weight above exp(11), which is
 // less than the largest half: so 2^-21 is the smallest part of the largest weight that has all bits of a half.
 const FIRST_EXPONENT: f32 = 5.0;
 const LAST_EXPONENT: f32 = 11.0;
 
-var<workgroup> kv: array<f16, POSITIONS * STRIDE>; // [position, element] of keys or values, or [row, element] of queries
-var<workgroup> scores: array<f32, POSITIONS * SCORE_STRIDE>; // [position, row], or [element, row] of sums
-var<workgroup> weights: array<f16, POSITIONS * WEIGHT_STRIDE>; // [position, row]
-var<workgroup> part_values: array<f32, WG>; // [part, row]: the largest scores, or the total weights
+// These three come first, with sizes that are multiples of 16 bytes, to which the addresses of matrices must be aligned.
+var<workgroup> kv: array<f16, max(max(POSITIONS * KEY_STRIDE, DIMS * VALUE_STRIDE), ROWS * QUERY_STRIDE)>; // keys as [position, element], values as [element, position], or queries as [row, element]
+var<workgroup> scores: array<f32, PATCHES * PATCH_AREA>; // [patch, subgroup, row, position], the largest scores or total weights of the parts of a row, or [patch, subgroup, row, column] of sums
+var<workgroup> weights: array<f16, ROWS * WEIGHT_STRIDE>; // [row, position]
 var<workgroup> row_values: array<f32, ROWS>; // the factors of a rescaling, or the total weights
 var<workgroup> rescales: u32; // 1 if a row's sums are to be rescaled
 var<workgroup> largest: array<atomic<u32>, ROWS>; // the largest magnitude of a query, as bits
-var<workgroup> bases: array<u32, ROWS>; // offsets of the queries in `q`
 var<workgroup> head_offsets: array<u32, POSITIONS>; // offsets of the keys and values in the cache
 
 fn store_halves(at: u32, v: vec4<f16>) {
@@ -64,40 +82,55 @@ fn store_halves(at: u32, v: vec4<f16>) {
     kv[at + 3u] = v.w;
 }
 
-fn cached_halves(v: vec4<f32>) -> vec4<f16> {
-    if HOLDS_HALVES {
-        return vec4<f16>(v);
-    }
-    return vec4<f16>(clamp(v, vec4(-LARGEST_HALF), vec4(LARGEST_HALF)));
+// The head of a row of queries, among those of all tokens.
+fn query_head(row: u32, kv_head: u32, group: u32) -> u32 {
+    return (row / group * p.kv_heads + kv_head) * group + row % group;
 }
 
-// Loads a slice of the queries of POSITIONS rows, from vec4 `slice` on. Beyond the head's end they are 0.
-fn load_queries(lid: u32, first_row: u32, slice: u32) {
-    let i = lid % VEC4S;
-    for (var r = lid / VEC4S; r < POSITIONS; r += WG / VEC4S) {
-        let row = first_row + r;
-        let scale = half_scale(bitcast<f32>(atomicLoad(&largest[row])));
-        store_halves(r * STRIDE + 4u * i, vec4<f16>(scale * load_query(bases[row], slice + i)));
+// Loads an invocation's keys. Beyond the head's end they repeat the last vec4, where queries are 0.
+fn load_keys(lid: u32, vec4s: u32) -> array<vec4<f16>, KEY_LOADS> {
+    var keys: array<vec4<f16>, KEY_LOADS>;
+    for (var k = 0u; k < KEY_LOADS; k++) {
+        let i = k * WG + lid;
+        keys[k] = key_halves(head_offsets[i / VEC4S], vec4s, min(i % VEC4S, vec4s - 1u));
     }
+    return keys;
 }
 
-// Loads a slice of the keys, from vec4 `slice` on. Beyond the head's end they repeat the last vec4.
-fn load_keys(lid: u32, slice: u32, vec4s: u32) {
-    let i = lid % VEC4S;
-    for (var k = 0u; k < POSITIONS * VEC4S / WG; k++) {
-        let position = lid / VEC4S + k * (WG / VEC4S);
-        let key = key_vec4(head_offsets[position], vec4s, min(slice + i, vec4s - 1u));
-        store_halves(position * STRIDE + 4u * i, cached_halves(key));
+fn store_keys(lid: u32, keys: array<vec4<f16>, KEY_LOADS>) {
+    for (var k = 0u; k < KEY_LOADS; k++) {
+        let i = k * WG + lid;
+        store_halves(i / VEC4S * KEY_STRIDE + 4u * (i % VEC4S), keys[k]);
     }
 }
 
-// Loads the values. Beyond the value's end they repeat the last vec4, whose sums nothing reads.
-fn load_values(lid: u32, vec4s: u32, value_vec4s: u32) {
-    let i = lid % VEC4S;
-    for (var k = 0u; k < POSITIONS * VEC4S / WG; k++) {
-        let position = lid / VEC4S + k * (WG / VEC4S);
-        let value = value_vec4(head_offsets[position], vec4s, min(i, value_vec4s - 1u));
-        store_halves(position * STRIDE + 4u * i, cached_halves(value));
+// The elements of 4 positions.
+alias Block = array<vec4<f16>, 4>;
+
+// Loads an invocation's values. Beyond the value's end they repeat the last vec4, whose sums nothing reads.
+fn load_values(lid: u32, vec4s: u32, value_vec4s: u32) -> array<Block, VALUE_LOADS> {
+    var values: array<Block, VALUE_LOADS>;
+    for (var k = 0u; k < VALUE_LOADS; k++) {
+        let i = (k * WG + lid) % VALUE_BLOCKS;
+        let position = i % (POSITIONS / 4u) * 4u;
+        let own_vec4 = min(i / (POSITIONS / 4u), value_vec4s - 1u);
+        for (var j = 0u; j < 4u; j++) {
+            values[k][j] = value_halves(head_offsets[position + j], vec4s, own_vec4);
+        }
+    }
+    return values;
+}
+
+fn store_values(lid: u32, values: array<Block, VALUE_LOADS>) {
+    for (var k = 0u; k < VALUE_LOADS; k++) {
+        let i = k * WG + lid;
+        if VALUE_LOADS * WG > VALUE_BLOCKS && i >= VALUE_BLOCKS {
+            break;
+        }
+        let at = i / (POSITIONS / 4u) * 4u * VALUE_STRIDE + i % (POSITIONS / 4u) * 4u;
+        for (var j = 0u; j < 4u; j++) {
+            store_halves(at + j * VALUE_STRIDE, vec4(values[k][0][j], values[k][1][j], values[k][2][j], values[k][3][j]));
+        }
     }
 }
 
@@ -122,15 +155,14 @@ fn main(
     if (kv_head >= p.kv_heads) | (first_row >= p.tokens * group) {
         return;
     }
-    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, MAX_VEC4S);
+    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, VEC4S);
     let value_vec4s = clamp((p.value_dim + 3u) / 4u, 1u, VEC4S);
     let pages = cache_pages(vec4s);
+    // naga's SPIR-V needs names for the stride and the index of a store.
+    let score_stride = SCORE_STRIDE;
     let last_row = min(first_row + ROWS, p.tokens * group) - 1u;
     let end_token = last_row / group + 1u;
     if lid < ROWS {
-        // Rows beyond the last one repeat it; nothing reads their results.
-        let row = min(first_row + lid, last_row);
-        bases[lid] = (row / group * p.heads + kv_head * group + row % group) * p.head_dim;
         atomicStore(&largest[lid], 0u);
     }
     // Has a barrier.
@@ -140,28 +172,52 @@ fn main(
     let part = lid / ROWS;
     let row_token = (first_row + row) / group;
     let row_head = kv_head * group + (first_row + row) % group;
+    let row_area = row / EDGE * PATCH_AREA + row % EDGE * SCORE_STRIDE;
+    let own_scores = row_area + part * OWN_SCORES;
     var magnitude = 0.0;
+    // Rows beyond the last one repeat it; nothing reads their results.
+    let base = query_head(min(first_row + row, last_row), kv_head, group) * p.head_dim;
     for (var i = part; i < vec4s; i += PARTS) {
-        magnitude = max_magnitude(load_query(bases[row], i), magnitude);
+        magnitude = max_magnitude(load_query(base, i), magnitude);
     }
     atomicMax(&largest[row], bitcast<u32>(magnitude));
     workgroupBarrier();
-    let patches_at_once = subgroup_count(lid);
+    let patches_at_once = max(subgroup_count(lid) / ROW_SUBGROUPS, 1u);
     let unscale = half_unscale(bitcast<f32>(atomicLoad(&largest[row])));
     for (var first_patch = 0u; first_patch < PATCHES; first_patch += patches_at_once) {
         // Subgroups beyond the last patch compute it again, because all must take part, but do not store it.
-        let patch_row = EDGE * min(first_patch + subgroup, PATCHES - 1u);
-        let stores = first_patch + subgroup < PATCHES;
+        let own_patch = first_patch + subgroup / ROW_SUBGROUPS;
+        let stores = own_patch < min(first_patch + patches_at_once, PATCHES);
+        let patch_row = EDGE * min(own_patch, PATCHES - 1u);
+        let share = subgroup % ROW_SUBGROUPS;
+        let area = patch_row / EDGE * PATCH_AREA + share * AREA;
         let is_computed = row / EDGE - first_patch < patches_at_once;
+        var queries: array<LeftMatrix, OWN_MATRICES>;
+        for (var stage = 0u; stage < STAGES; stage++) {
+            for (var k = 0u; k < ROWS * STAGE_VEC4S / WG; k++) {
+                let i = k * WG + lid;
+                let stage_row = i / STAGE_VEC4S;
+                let own_vec4 = i % STAGE_VEC4S;
+                let query = query_head(min(first_row + stage_row, last_row), kv_head, group) * p.head_dim;
+                let scale = half_scale(bitcast<f32>(atomicLoad(&largest[stage_row])));
+                let elements = scale * load_query(query, stage * STAGE_VEC4S + own_vec4);
+                store_halves(stage_row * QUERY_STRIDE + 4u * own_vec4, vec4<f16>(elements));
+            }
+            workgroupBarrier();
+            for (var d = 0u; d < STAGE_MATRICES; d++) {
+                let at = patch_row * QUERY_STRIDE + EDGE * (d * ROW_SUBGROUPS + share);
+                queries[stage * STAGE_MATRICES + d] = coopLoadT<LeftMatrix>(&kv[at], QUERY_STRIDE);
+            }
+            workgroupBarrier();
+        }
         var token = first_row / group;
         while token < end_token {
             let first_token = token;
             let run = run_of_tokens(token, end_token, pages);
             token = run.end;
-            let is_of_run = is_computed && first_row + row <= last_row && row_token >= first_token && row_token < token;
             var start = 0u;
             var count = 0u;
-            if is_of_run {
+            if is_computed && first_row + row <= last_row && row_token >= first_token && row_token < token {
                 let range = visible_range(index[row_token], pages);
                 start = range.x;
                 count = range.y - range.x;
@@ -169,60 +225,41 @@ fn main(
             var reference = LOWEST;
             // Of this invocation's positions.
             var total = 0.0;
-            var queries: array<LeftMatrix, DIMS / EDGE>;
-            var sums: array<SumMatrix, DIMS / EDGE>;
-            for (var c = 0u; c < DIMS / EDGE; c++) {
+            var sums: array<SumMatrix, OWN_MATRICES>;
+            for (var c = 0u; c < OWN_MATRICES; c++) {
                 sums[c] = SumMatrix();
             }
             find_heads(lid, run.sequence, run.visible.x, run.visible.y, kv_head, pages, vec4s);
+            workgroupBarrier();
+            var keys: array<vec4<f16>, KEY_LOADS>;
+            if run.visible.x < run.visible.y {
+                keys = load_keys(lid, vec4s);
+            }
             for (var first = run.visible.x; first < run.visible.y; first += POSITIONS) {
-                var tile: array<SumMatrix, POSITIONS / EDGE>;
-                for (var c = 0u; c < POSITIONS / EDGE; c++) {
-                    tile[c] = SumMatrix();
-                }
-                for (var slice = 0u; slice < vec4s; slice += VEC4S) {
-                    // Queries of one slice stay in registers. Their barriers also precede the use of the first heads.
-                    // Loops of one turn or none are conditions, in which naga would not see that all take part.
-                    let stages = select(0u, ROWS / POSITIONS, first == run.visible.x || vec4s > VEC4S);
-                    for (var stage = 0u; stage < stages; stage++) {
-                        workgroupBarrier();
-                        load_queries(lid, stage * POSITIONS, slice);
-                        workgroupBarrier();
-                        for (var turn = u32(patch_row / POSITIONS != stage); turn < 1u; turn++) {
-                            for (var d = 0u; d < DIMS / EDGE; d++) {
-                                let at = patch_row % POSITIONS * STRIDE + EDGE * d;
-                                queries[d] = coopLoadT<LeftMatrix>(&kv[at], STRIDE);
-                            }
-                        }
+                store_keys(lid, keys);
+                let values = load_values(lid, vec4s, value_vec4s);
+                workgroupBarrier();
+                for (var c = 0u; c < POSITIONS; c += EDGE) {
+                    var tile = SumMatrix();
+                    for (var d = 0u; d < OWN_MATRICES; d++) {
+                        let right = coopLoad<RightMatrix>(&kv[c * KEY_STRIDE + EDGE * (d * ROW_SUBGROUPS + share)], KEY_STRIDE);
+                        tile = coopMultiplyAdd(queries[d], right, tile);
                     }
-                    // Queries or keys before these have been read.
-                    if stages > 0u {
-                        workgroupBarrier();
-                    }
-                    load_keys(lid, slice, vec4s);
-                    workgroupBarrier();
-                    for (var c = 0u; c < POSITIONS / EDGE; c++) {
-                        for (var d = 0u; d < DIMS / EDGE; d++) {
-                            let keys = coopLoad<RightMatrix>(&kv[EDGE * c * STRIDE + EDGE * d], STRIDE);
-                            tile[c] = coopMultiplyAdd(queries[d], keys, tile[c]);
-                        }
-                    }
-                }
-                // naga's SPIR-V needs names for the index and the stride.
-                let score_stride = SCORE_STRIDE;
-                if stores {
-                    for (var c = 0u; c < POSITIONS / EDGE; c++) {
-                        let at = EDGE * c * SCORE_STRIDE + patch_row;
-                        coopStore(tile[c], &scores[at], score_stride);
+                    if stores {
+                        let at = area + c;
+                        coopStoreT(tile, &scores[at], score_stride);
                     }
                 }
                 workgroupBarrier();
-                load_values(lid, vec4s, value_vec4s);
                 var own: array<f32, OWN_SCORES>;
                 var part_max = LOWEST;
                 if is_computed {
                     for (var i = 0u; i < OWN_SCORES; i++) {
-                        own[i] = unscale * scores[(part * OWN_SCORES + i) * SCORE_STRIDE + row];
+                        var score = scores[own_scores + i];
+                        for (var s = 1u; s < ROW_SUBGROUPS; s++) {
+                            score += scores[own_scores + s * AREA + i];
+                        }
+                        own[i] = unscale * score;
                     }
                     if p.softcap != 0.0 {
                         for (var i = 0u; i < OWN_SCORES; i++) {
@@ -233,16 +270,20 @@ fn main(
                         own[i] = select(MASKED, own[i], first + part * OWN_SCORES + i - start < count);
                         part_max = max(part_max, own[i]);
                     }
+                    // In the place of a score that only this invocation reads.
+                    scores[own_scores] = part_max;
                 }
-                part_values[lid] = part_max;
+                store_values(lid, values);
                 if lid == 0u {
                     rescales = 0u;
                 }
+                let next = first + POSITIONS;
+                find_heads(lid, run.sequence, next, run.visible.y, kv_head, pages, vec4s);
                 workgroupBarrier();
                 if is_computed {
                     var row_max = LOWEST;
                     for (var i = 0u; i < PARTS; i++) {
-                        row_max = max(row_max, part_values[i * ROWS + row]);
+                        row_max = max(row_max, scores[row_area + i * OWN_SCORES]);
                     }
                     var rescale = 1.0;
                     if row_max - reference > LAST_EXPONENT {
@@ -259,65 +300,66 @@ fn main(
                     total *= rescale;
                     for (var i = 0u; i < OWN_SCORES; i++) {
                         let weight = f16(exp(own[i] - reference));
-                        weights[(part * OWN_SCORES + i) * WEIGHT_STRIDE + row] = weight;
+                        weights[row * WEIGHT_STRIDE + part * OWN_SCORES + i] = weight;
                         total += f32(weight);
                     }
                 }
+                if next < run.visible.y {
+                    keys = load_keys(lid, vec4s);
+                }
                 // Has barriers.
                 if workgroupUniformLoad(&rescales) != 0u {
-                    for (var c = 0u; c < DIMS / EDGE; c++) {
-                        // In turn in two halves of the memory, so that the next one does not wait for this one.
-                        let half = c % 2u * EDGE;
-                        let at = half * SCORE_STRIDE + patch_row;
+                    for (var c = 0u; c < OWN_MATRICES; c++) {
                         if stores {
-                            coopStore(sums[c], &scores[at], score_stride);
+                            coopStoreT(sums[c], &scores[area], score_stride);
                         }
                         workgroupBarrier();
                         if is_computed {
-                            for (var i = 0u; i < EDGE / PARTS; i++) {
-                                scores[(half + EDGE / PARTS * part + i) * SCORE_STRIDE + row] *= row_values[row];
+                            for (var i = part; i < ROW_SUBGROUPS * EDGE; i += PARTS) {
+                                scores[row_area + i / EDGE * AREA + i % EDGE] *= row_values[row];
                             }
                         }
                         workgroupBarrier();
-                        sums[c] = coopLoad<SumMatrix>(&scores[at], score_stride);
+                        sums[c] = coopLoadT<SumMatrix>(&scores[area], score_stride);
+                        workgroupBarrier();
                     }
                 }
-                for (var k = 0u; k < POSITIONS / EDGE; k++) {
-                    let left = coopLoad<LeftMatrix>(&weights[EDGE * k * WEIGHT_STRIDE + patch_row], WEIGHT_STRIDE);
-                    for (var c = 0u; c < DIMS / EDGE; c++) {
-                        let values = coopLoadT<RightMatrix>(&kv[EDGE * k * STRIDE + EDGE * c], STRIDE);
-                        sums[c] = coopMultiplyAdd(left, values, sums[c]);
+                for (var k = 0u; k < POSITIONS; k += EDGE) {
+                    let left = coopLoadT<LeftMatrix>(&weights[patch_row * WEIGHT_STRIDE + k], WEIGHT_STRIDE);
+                    for (var c = 0u; c < OWN_MATRICES; c++) {
+                        let column = EDGE * (c * ROW_SUBGROUPS + share);
+                        let right = coopLoad<RightMatrix>(&kv[column * VALUE_STRIDE + k], VALUE_STRIDE);
+                        sums[c] = coopMultiplyAdd(left, right, sums[c]);
                     }
                 }
-                let next = first + POSITIONS;
-                find_heads(lid, run.sequence, next, run.visible.y, kv_head, pages, vec4s);
                 workgroupBarrier();
             }
-            part_values[lid] = total;
+            scores[own_scores] = total;
             workgroupBarrier();
             if part == 0u {
                 var all = 0.0;
                 for (var i = 0u; i < PARTS; i++) {
-                    all += part_values[i * ROWS + row];
+                    all += scores[row_area + i * OWN_SCORES];
                 }
                 row_values[row] = with_sink(row_head, reference, all);
             }
-            // The results of 32 elements at a time.
-            for (var c = 0u; c < DIMS / EDGE; c += 2u) {
-                let stride = SCORE_STRIDE;
+            workgroupBarrier();
+            for (var c = 0u; c < OWN_MATRICES; c++) {
                 if stores {
-                    for (var half = 0u; half < 2u; half++) {
-                        let at = half * EDGE * SCORE_STRIDE + patch_row;
-                        coopStore(sums[c + half], &scores[at], stride);
-                    }
+                    coopStoreT(sums[c], &scores[area], score_stride);
                 }
                 workgroupBarrier();
-                for (var i = part; i < EDGE / 2u; i += PARTS) {
-                    let vec4_index = EDGE / 4u * c + i;
-                    if is_of_run && vec4_index < value_vec4s {
-                        let at = 4u * i * SCORE_STRIDE + row;
-                        let sum = vec4(scores[at], scores[at + SCORE_STRIDE], scores[at + 2u * SCORE_STRIDE], scores[at + 3u * SCORE_STRIDE]);
-                        store_out((row_token * p.heads + row_head) * p.value_dim, vec4_index, sum, row_values[row]);
+                // The vec4s of a row one after the other, so that lanes store them side by side.
+                let end_patch = min(first_patch + patches_at_once, PATCHES);
+                for (var i = first_patch * ROW_SUBGROUPS * EDGE * 4u + lid; i < end_patch * ROW_SUBGROUPS * EDGE * 4u; i += WG) {
+                    let own_area = i / (EDGE * 4u);
+                    let out_row = own_area / ROW_SUBGROUPS * EDGE + i / 4u % EDGE;
+                    let out_token = (first_row + out_row) / group;
+                    let vec4_index = (c * ROW_SUBGROUPS + own_area % ROW_SUBGROUPS) * 4u + i % 4u;
+                    if first_row + out_row <= last_row && out_token >= first_token && out_token < token && vec4_index < value_vec4s {
+                        let at = own_area * AREA + i / 4u % EDGE * SCORE_STRIDE + i % 4u * 4u;
+                        let sum = vec4(scores[at], scores[at + 1u], scores[at + 2u], scores[at + 3u]);
+                        store_out(query_head(first_row + out_row, kv_head, group) * p.value_dim, vec4_index, sum, row_values[out_row]);
                     }
                 }
                 workgroupBarrier();

@@ -34,3 +34,9 @@ fn two_halves(v: vec2<f32>, unit: f32) -> vec2<u32> {
     let first = pack2x16float(v);
     return vec2(first, pack2x16float(unit * (v - unpack2x16float(first))));
 }
+
+// Four numbers as halves, clamped to the finite ones.
+@if(halves)
+fn finite_halves(v: vec4<f32>) -> vec4<f16> {
+    return vec4<f16>(clamp(v, vec4(-65504.0), vec4(65504.0)));
+}

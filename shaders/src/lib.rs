@@ -251,11 +251,13 @@ mod tests {
                 .iter()
                 .filter(|access| **access != Access::Uniform);
             assert!(storage.count() <= 8, "{}: storage buffers", kernel.name);
-            // Only native devices have matrix units, and all of these have more: CUDA 48 KiB and 1,024 invocations.
+            // Only native devices have matrix units, and all of these have more: those of 8 rows 32 KiB, others 48 KiB, and CUDA
+            // 1,024 invocations.
             let (limit, max_invocations) = match (kernel.needs.matrix_size, kernel.needs.mma) {
                 (_, true) => (48 << 10, 1024),
-                (0, false) => (16 << 10, 256),
-                _ => (32 << 10, 256),
+                (16, _) => (48 << 10, 256),
+                (8, _) => (32 << 10, 256),
+                _ => (16 << 10, 256),
             };
             assert!(
                 kernel.workgroup_bytes <= limit,

@@ -28,7 +28,8 @@ pub struct Capabilities {
     /// True if kernels may use the type `f16`.
     pub f16: bool,
     /// The rows and columns of the cooperative matrices that kernels may use, of `f16` with sums in f32: 16, or 8 on
-    /// devices without those of 16; 0 if there are none, as in browsers.
+    /// devices without those of 16; 0 if there are none, as in browsers. Where there are any, subgroups have at most 64
+    /// invocations.
     pub matrix_size: u32,
     /// True if kernels may use the matrix instructions `mma.m16n8k16` and `mma.m16n8k32`, with factors of `f16` and sums in f32 or
     /// factors of signed bytes and sums in i32: on NVIDIA's GPUs with tensor cores, through CUDA.

@@ -1,13 +1,15 @@
 // A KV cache in half precision: a head takes two words for each of its vec4s, of which it has an even number: the last
 // may be unused. Kernels in which an invocation reads whole keys (`whole_keys`), or pairs of vec4s of values
-// (`whole_values`), load two vec4s at once.
+// (`whole_values`), load two vec4s at once. Kernels that compute with halves (`halves`) load them as such.
 import package::query::query;
 import constants::CACHE;
 
 @if(!write && whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(!write && !whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && !whole_keys && !halves) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(halves) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<f16>>; // [pages, page_size, kv_heads, elements of a head]
 @if(!write && whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(!write && !whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && !whole_values && !halves) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(halves) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<f16>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 @if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 
@@ -15,8 +17,6 @@ import constants::CACHE;
 const UNIT: u32 = 1u;
 // The largest finite half-precision number.
 const F16_MAX = vec4<f32>(65504.0);
-// Whether each number is one that half precision can hold.
-const HOLDS_HALVES: bool = true;
 
 // The offset of a head in the cache, in vec4s.
 fn head_offset(row: u32, vec4s: u32) -> u32 {
@@ -54,6 +54,7 @@ fn query_dot_key(head: u32, vec4s: u32) -> f32 {
 }
 
 // Vec4 `i` of the key at offset `head`.
+@if(!halves)
 fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     @if(whole_keys) let pair = k_cache[(head + i) / 2u];
     @if(whole_keys) let halves = select(pair.xy, pair.zw, i % 2u == 1u);
@@ -82,9 +83,20 @@ fn value_pair(head: u32, i: u32) -> vec4<u32> {
 }
 
 // Vec4 `i` of the value at offset `head`.
-@if(!keys && !whole_values)
+@if(!keys && !whole_values && !halves)
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return unpack_vec4(v_cache[head + i]);
+}
+
+// Vec4 `i` of the key, and of the value, as halves.
+@if(halves)
+fn key_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return k_cache[head + i];
+}
+
+@if(halves)
+fn value_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return v_cache[head + i];
 }
 
 // Stores unit `unit` of the key at offset `head`.

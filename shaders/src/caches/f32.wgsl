@@ -1,5 +1,6 @@
 // A KV cache in single precision: a head takes one element of the array for each of its vec4s.
 import package::query::query;
+@if(halves) import package::half_precision::finite_halves;
 import constants::CACHE;
 
 @if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<f32>>; // [pages, page_size, kv_heads, elements of a head]
@@ -9,8 +10,6 @@ import constants::CACHE;
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
-// Whether each number is one that half precision can hold.
-const HOLDS_HALVES: bool = false;
 
 // The offset of a head in the cache, in elements of its array.
 fn head_offset(row: u32, vec4s: u32) -> u32 {
@@ -51,6 +50,17 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
 @if(!keys)
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return v_cache[head + i];
+}
+
+// Vec4 `i` of the key, and of the value, as halves.
+@if(halves)
+fn key_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return finite_halves(key_vec4(head, vec4s, i));
+}
+
+@if(halves)
+fn value_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return finite_halves(value_vec4(head, vec4s, i));
 }
 
 // Stores unit `unit` of the key at offset `head`.

@@ -2,6 +2,7 @@
 // head, followed by the blocks' scales `d` in half precision, two per word. An element is `q * d`.
 import package::query::query;
 import package::unpack::{signed_bytes, half_at};
+@if(halves) import package::half_precision::finite_halves;
 import constants::CACHE;
 
 @if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<u32>; // [pages, page_size, kv_heads, elements of a head]
@@ -13,8 +14,6 @@ import constants::CACHE;
 const BLOCK: u32 = 8u;
 // vec4s that one invocation writes: two blocks, whose scales share a word.
 const UNIT: u32 = 16u;
-// Whether each number is one that half precision can hold.
-const HOLDS_HALVES: bool = false;
 
 // The offset of a head in the cache, in elements of its array.
 fn head_offset(row: u32, vec4s: u32) -> u32 {
@@ -61,6 +60,17 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     let scale = half_at(v_cache[head + vec4s + i / UNIT], i / BLOCK);
     return signed_bytes(v_cache[head + i]) * scale;
+}
+
+// Vec4 `i` of the key, and of the value, as halves.
+@if(halves)
+fn key_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return finite_halves(key_vec4(head, vec4s, i));
+}
+
+@if(halves)
+fn value_halves(head: u32, vec4s: u32, i: u32) -> vec4<f16> {
+    return finite_halves(value_vec4(head, vec4s, i));
 }
 
 // The words of a unit's vec4s, followed by the word with its two scales.

@@ -33,6 +33,8 @@ const PAIRS: &[Pair] = &[
     Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
     Pair { about: "attention, prefill", kernel: "attention_tiled.f16.head128", llama_cpp: "1.9" },
     Pair { about: "attention, prefill, cooperative", kernel: "attention_tiled.f16.cooperative16_lanes64_head128", llama_cpp: "–" },
+    Pair { about: "attention, prefill, heads of 256", kernel: "attention_tiled.f16.head256", llama_cpp: "–" },
+    Pair { about: "attention, prefill, heads of 256, cooperative", kernel: "attention_tiled.f16.cooperative16_lanes64_head256", llama_cpp: "–" },
 ];
 
 /// Writes a line for each kernel on AMD's GPUs: all instructions a unit of work, and those on the vector ALUs.
@@ -104,6 +106,8 @@ const NVIDIA: &[(&str, &str, Option<f64>)] = &[
     ("Q4_0, many tokens, cooperative", "matmul.q4_0.cooperative16_patch64x32", None),
     ("attention, decode, eight heads", "attention_split.f16.mma", None),
     ("attention, decode, four heads, without matrix units", "attention_split.f16.heads4", None),
+    ("attention, decode, eight heads of 576", "attention_split_wide.f16.mma", None),
+    ("attention, decode, four heads of 512, without matrix units", "attention_split_wide.f16.baseline", None),
     ("attention, prefill", "attention_tiled.f16.mma_head128", None),
     ("attention, prefill, without matrix units", "attention_tiled.f16.head128", None),
     ("attention, prefill, heads of 256", "attention_tiled.f16.mma_head256", None),

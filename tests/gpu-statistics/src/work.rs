@@ -1,13 +1,14 @@
 //! What a turn of a kernel's hot loop achieves, so that its instructions can be stated per weight or multiply-add.
 //!
 //! What a turn achieves no compiler can tell, so a table does, in terms of the kernel's own constants. The hot loop is the
-//! one that loads the most bytes, of the outermost loops with as many inner loops as the table states, and of those with
-//! matrix products if there are any. Kernels without a row are measured by a turn of their longest loop.
+//! one that loads the most bytes, of those with as many inner loops as the table states, and with matrix products if the kernel
+//! has any: of the outermost loops or, if none is such, of those within them. Kernels without a row are measured by a turn of
+//! their longest loop.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    assembly::{Listing, Mix},
+    assembly::{Listing, Loop, Mix},
     pattern::matches,
 };
 
@@ -29,6 +30,14 @@ struct Work {
 
 /// Hot loops without inner loops.
 const UNROLLED: &[&[&str]] = &[&[]];
+
+/// Sums in cooperative matrices are rarely rescaled, in loops over them that are unrolled or not.
+const RESCALES: &[&[&str]] = &[
+    &[],
+    &["0", "0"],
+    &["0", "0", "0", "0"],
+    &["0", "0", "0", "0", "0", "0", "0", "0"],
+];
 
 /// The first row that fits a kernel's name holds. Attention is stated for heads of 128 elements.
 #[rustfmt::skip]
@@ -75,25 +84,10 @@ const WORK: &[Work] = &[
             &["32", "0", "64/HEADS", "16"],
         ],
     },
-    // The same work as below, on matrix units. The patches: the tile's sequence; its tokens, of four heads each; the tiles
-    // and their slice of keys; loops over queries, made once; the results, in two loops or a nested one. Subgroups are of 64
-    // lanes: kernels for 32 compute half of the patches in a turn.
-    Work {
-        pattern: "*attention_tiled.*.cooperative16_lanes32_head64", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS/WG", columns: "",
-        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "8/PARTS", "8/PARTS"]],
-    },
-    Work {
-        pattern: "*attention_tiled.*.cooperative16_lanes32_head128", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS/WG", columns: "",
-        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "DIMS/32", "8/PARTS"]],
-    },
-    Work {
-        pattern: "*attention_tiled.*.cooperative16_lanes64_head64", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
-        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "8/PARTS", "8/PARTS"]],
-    },
-    Work {
-        pattern: "*attention_tiled.*.cooperative16_lanes64_head128", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
-        turns: &[&["1", "ROWS/4", "64", "1", "0", "0", "0", "0", "DIMS/32", "8/PARTS"]],
-    },
+    // A tile of positions on matrix units, whose loops rescale sums. Subgroups are of 64 lanes: kernels for 32 compute half of
+    // the patches at a time.
+    Work { pattern: "*attention_tiled.*.cooperative16_lanes32_*", unit: "multiply-add", units: "ROWS*POSITIONS*DIMS/WG", turns: RESCALES, columns: "" },
+    Work { pattern: "*attention_tiled.*.cooperative16_lanes64_*", unit: "multiply-add", units: "ROWS*POSITIONS*DIMS*2/WG", turns: RESCALES, columns: "" },
     // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:
     // slices of queries and keys, where no query has a part of a vec4; slices of values.
     Work {
@@ -113,6 +107,10 @@ const NVIDIA: &[Work] = &[
     // Heads of 256, which count as two of 128, in twice as many lanes as other kernels of the op have: slices of keys, and no
     // capped scores.
     Work { pattern: "attention_split.*.mma", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", turns: &[&["DIMS/64", "0"]], columns: "" },
+    // The same for heads of 576, in twice as many lanes: slices of keys, no capped scores, and the values of four runs of positions.
+    Work { pattern: "attention_split_wide.*.mma", unit: "64 positions", units: "CHUNK_STEP*HEADS/128", turns: &[&["DIMS/64", "0", "4"]], columns: "" },
+    // Four of eight positions whose values are summed at a time.
+    Work { pattern: "attention_split_wide.*.baseline", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", turns: &[&["32", "0", "16", "2"]], columns: "" },
     // Steps of blocks. A loop over pairs of rows unpacks weights, unless it is unrolled; one over blocks multiplies, with `splits`
     // a quarter of them.
     Work { pattern: "matmul*_int8.*.mma_tile64x32", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32*BLOCKS/WG", turns: &[&["BLOCKS/4"], &["2", "BLOCKS/4"]], columns: "" },
@@ -134,15 +132,8 @@ const NVIDIA: &[Work] = &[
     // A half of a block, of two octets of columns. Both halves count with the sums in f32 that follow them, although
     // blocks with one scale have those once.
     Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["2", "2"]], columns: "" },
-    // The rest of the loop over the tile's tokens as well; the results of 64 lanes are unrolled.
-    Work {
-        pattern: "*attention_tiled.*.cooperative*", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", columns: "",
-        turns: &[
-            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0"],
-            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0", "8/PARTS", "8/PARTS"],
-            &["1", "ROWS/4", "0", "64", "1", "0", "0", "0", "8/PARTS", "8/PARTS", "8/PARTS", "8/PARTS"],
-        ],
-    },
+    // A tile of positions, as AMD's.
+    Work { pattern: "*attention_tiled.*.cooperative*", unit: "multiply-add", units: "ROWS*POSITIONS*DIMS*2/WG", turns: RESCALES, columns: "" },
     // The tiles have a loop that caps scores.
     Work { pattern: "*attention_tiled.*.mma_*", unit: "multiply-add", units: "64*ROWS*POSITIONS*DIMS*2/WG", turns: &[&["ROWS/4", "0", "64", "0"]], columns: "" },
     // The rest of the loop over the tile's tokens has a loop of its own.
@@ -209,22 +200,24 @@ pub fn hot_loop(
         }));
     };
     let number = |text: &str| product(text, constants);
-    let mut turns = Vec::new();
-    for one in &listing.loops {
+    let multiplies = listing.total.matrix_products > 0.0;
+    let list_for = |one: &Loop| {
+        let counted_once = one.iteration(&mut std::iter::empty());
         let mut lists = work.turns.iter();
-        if let Some(inner) = lists.find(|list| list.len() == one.inner_loops()) {
-            let inner: Vec<f64> = inner
-                .iter()
-                .map(|text| number(text))
-                .collect::<Result<_, _>>()?;
-            turns.push(one.iteration(&mut inner.into_iter()));
-        }
+        let list = lists.find(|list| list.len() == one.inner_loops())?;
+        (!multiplies || counted_once.matrix_products > 0.0).then_some(list)
+    };
+    let mut turns = Vec::new();
+    for (one, inner) in outermost(listing.loops.iter().collect(), list_for) {
+        let inner: Vec<f64> = inner
+            .iter()
+            .map(|text| number(text))
+            .collect::<Result<_, _>>()?;
+        turns.push(one.iteration(&mut inner.into_iter()));
     }
-    let hottest = turns.into_iter().max_by(|a, b| {
-        let multiplies = |turn: &Mix| turn.matrix_products > 0.0;
-        let bytes = a.load_bytes.total_cmp(&b.load_bytes);
-        multiplies(a).cmp(&multiplies(b)).then(bytes)
-    });
+    let hottest = turns
+        .into_iter()
+        .max_by(|a, b| a.load_bytes.total_cmp(&b.load_bytes));
     let hottest = hottest.ok_or_else(|| {
         format!("no loop has as many inner loops as work.rs states; `gpu-statistics loops {kernel}` shows them")
     })?;
@@ -240,6 +233,18 @@ pub fn hot_loop(
         per_unit: hottest.times(1.0 / number(work.units)?),
         busy_lanes,
     }))
+}
+
+/// Returns the loops for which there is something, and that: of the outermost ones, or where there is nothing for these, of
+/// those within them.
+fn outermost<T>(loops: Vec<&Loop>, find: impl Fn(&Loop) -> Option<T>) -> Vec<(&Loop, T)> {
+    let found = loops.iter().filter_map(|one| Some((*one, find(one)?)));
+    let found: Vec<_> = found.collect();
+    if loops.is_empty() || !found.is_empty() {
+        return found;
+    }
+    let inner = loops.into_iter().flat_map(|one| &one.inner);
+    outermost(inner.collect(), find)
 }
 
 /// Evaluates a product of numbers and constants, with at most one divisor.
@@ -262,7 +267,6 @@ fn product(text: &str, constants: &BTreeMap<String, u32>) -> Result<f64, String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assembly::Loop;
 
     fn constants() -> BTreeMap<String, u32> {
         [("ROWS", 4), ("WG", 64)]
@@ -305,14 +309,18 @@ mod tests {
         assert_eq!(hot.busy_lanes, Some(87.5), "56 of 64 lanes have 16 columns");
     }
 
-    /// A loop before it may load more.
+    /// Loops before it may load more, and it may be within another one.
     #[test]
     fn the_hot_loop_of_a_kernel_for_matrix_units_is_one_that_multiplies() {
         let mut products = single_loop(320.0, 44.0);
         products.own.matrix_products = 64.0;
+        let around = Loop {
+            own: Mix::default(),
+            inner: vec![single_loop(192.0, 308.0), products],
+        };
         let listing = Listing {
-            loops: vec![single_loop(192.0, 308.0), products],
-            ..Listing::default()
+            total: around.iteration(&mut std::iter::empty()),
+            loops: vec![single_loop(180.0, 400.0), around],
         };
         let constants = ["EDGE_ROWS", "EDGE_TOKENS", "BLOCKS", "WG"].map(|name| (name.into(), 32));
         let hot = hot_loop(

@@ -154,6 +154,14 @@ fn split_wide(b: &Batch, case: Case) -> Case {
     split_in(4, b, case)
 }
 
+/// The same for heads of any size, and the op.
+fn chunks(b: &Batch, case: Case) -> (&'static str, Case) {
+    match b.head_dim > 256 {
+        true => ("attention_split_wide", split_wide(b, case)),
+        false => ("attention_split", split(b, case)),
+    }
+}
+
 /// The same with up to `at_once` query heads of a KV head in one workgroup.
 fn split_in(at_once: usize, b: &Batch, mut case: Case) -> Case {
     let group = b.heads / b.kv_heads;
@@ -312,13 +320,8 @@ proptest! {
             check_fitting(&format.op("full_attention"), std::slice::from_ref(&full));
             check_fitting(&format.op("attention_tiled"), &[tiled(&batch, causal.clone())]);
             check_fitting(&format.op("full_attention_tiled"), &[tiled(&batch, full)]);
-            match head_dim > 256 {
-                true => check_fitting(
-                    &format.op("attention_split_wide"),
-                    &[split_wide(&batch, causal)],
-                ),
-                false => check_fitting(&format.op("attention_split"), &[split(&batch, causal)]),
-            }
+            let (op, split) = chunks(&batch, causal);
+            check_fitting(&format.op(op), &[split]);
             check_fitting(&format.op("kv_write"), &[kv_write(&batch, format)]);
             check_fitting(&format.op("key_write"), &[key_write(&batch, format)]);
         }

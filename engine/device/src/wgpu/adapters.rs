@@ -150,7 +150,10 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
             min_subgroup_size: if subgroups { info.subgroup_min_size } else { 0 },
             f16: features.contains(wgpu::Features::SHADER_F16),
             matrix_size: match features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-                true => matrix_size(&adapter.cooperative_matrix_properties()),
+                true => matrix_size(
+                    &adapter.cooperative_matrix_properties(),
+                    info.subgroup_max_size,
+                ),
                 false => 0,
             },
             // wgpu has no such instruction, and the WGSL in its place is slow.
@@ -162,8 +165,9 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
 }
 
 /// Returns the size of the cooperative matrices that kernels use, of `f16` with sums in f32: 16, or else 8; 0 if an
-/// adapter has neither.
-fn matrix_size(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
+/// adapter has neither. It is also 0 where subgroups may have more than 64 invocations: a workgroup of attention may then have
+/// too few of them.
+fn matrix_size(properties: &[wgpu::CooperativeMatrixProperties], max_subgroup_size: u32) -> u32 {
     use wgpu::CooperativeScalarType::{F16, F32};
 
     let has = |size: u32| {
@@ -172,7 +176,8 @@ fn matrix_size(properties: &[wgpu::CooperativeMatrixProperties]) -> u32 {
                 && (found.ab_type, found.cr_type) == (F16, F32)
         })
     };
-    [16, 8].into_iter().find(|size| has(*size)).unwrap_or(0)
+    let found = [16, 8].into_iter().find(|size| has(*size));
+    found.filter(|_| max_subgroup_size <= 64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -195,8 +200,9 @@ mod tests {
             cr_type: F16,
             ..square(16)
         };
-        assert_eq!(matrix_size(&[square(32), square(8), square(16)]), 16);
-        assert_eq!(matrix_size(&[square(32), square(8), sums_of_halves]), 8);
-        assert_eq!(matrix_size(&[square(32)]), 0);
+        assert_eq!(matrix_size(&[square(32), square(8), square(16)], 64), 16);
+        assert_eq!(matrix_size(&[square(32), square(8), sums_of_halves], 32), 8);
+        assert_eq!(matrix_size(&[square(32)], 32), 0);
+        assert_eq!(matrix_size(&[square(16)], 128), 0);
     }
 }

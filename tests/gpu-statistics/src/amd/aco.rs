@@ -44,6 +44,7 @@ fn mix(opcode: &str) -> Mix {
         loads: count(is_load),
         load_bytes: if is_load { loaded_bytes(opcode) } else { 0.0 },
         barriers: count(opcode.starts_with("s_barrier")),
+        matrix_products: count(opcode.starts_with("v_wmma")),
         ..Mix::default()
     }
 }

@@ -6,13 +6,14 @@ use wisp_tests::kernels::{
     Case, F16_BOUND, Memory, cache, check_fitting, check_outputs, exact, noise, twin_outputs,
 };
 
-use super::{TILED_OPS, attention, split, tiled, with_lengths};
+use super::{TILED_OPS, attention, chunks, tiled, with_lengths};
 use crate::paged::{Batch, batch, sink_batch};
 
 /// Runs a case of `attention` with the kernels for many tokens and with those that compute chunks.
 fn check_causal(b: &Batch, format: CacheFormat, case: &Case) {
     check_fitting(&format.op("attention_tiled"), &[tiled(b, case.clone())]);
-    check_fitting(&format.op("attention_split"), &[split(b, case.clone())]);
+    let (op, split) = chunks(b, case.clone());
+    check_fitting(&format.op(op), &[split]);
 }
 
 /// Scores that grow by half a unit from position to position, or fall: the largest one moves on with every tile.
@@ -49,6 +50,13 @@ fn weights_follow_the_largest_score() {
     let batches = [
         sink_batch([4, 2, 64, 16], 0, 0.0, &[(0, 100), (60, 9)]),
         batch([2, 1, 128, 16], 40, 0.0, &[(80, 40)]),
+        batch([2, 1, 200, 3], 0, 0.0, &[(60, 9)]),
+        batch([2, 1, 256, 16], 0, 0.0, &[(0, 100)]),
+        batch([2, 1, 512, 16], 0, 0.0, &[(0, 100)]),
+        Batch {
+            value_dim: 512,
+            ..batch([6, 1, 576, 16], 0, 0.0, &[(300, 2)])
+        },
     ];
     for format in CacheFormat::ALL {
         for (op, of) in TILED_OPS {
@@ -59,8 +67,8 @@ fn weights_follow_the_largest_score() {
             check_fitting(&format.op(op), &cases.collect::<Vec<_>>());
         }
         for (b, sign) in batches.iter().flat_map(|b| [(b, 1.0), (b, -1.0)]) {
-            let case = growing_scores(b, format, sign, attention(b, format));
-            check_fitting(&format.op("attention_split"), &[split(b, case)]);
+            let (op, case) = chunks(b, growing_scores(b, format, sign, attention(b, format)));
+            check_fitting(&format.op(op), &[case]);
         }
     }
 }
@@ -93,7 +101,7 @@ fn queries_beyond_half_precision_are_scaled() {
 /// Scores so large that floats near them are whole numbers apart: each result is the value of the largest score.
 #[test]
 fn scores_may_be_larger_than_the_floats_that_have_fractions() {
-    for dim in [64, 128] {
+    for dim in [64, 128, 256, 512] {
         let b = batch([4, 2, dim, 16], 0, 0.0, &[(30, 80)]);
         let scaled = |seed, len, by: f32| -> Vec<f32> {
             noise(seed, len).into_iter().map(|x| x * by).collect()
@@ -110,7 +118,7 @@ fn scores_may_be_larger_than_the_floats_that_have_fractions() {
 /// Large elements of each query, whose products with each key cancel.
 #[test]
 fn outliers_that_cancel_take_no_bits_from_the_other_elements() {
-    for dim in [64, 128] {
+    for dim in [64, 128, 256, 512] {
         let b = batch([4, 2, dim, 16], 0, 0.0, &[(30, 40)]);
         let changed = |seed, len, change: fn(&mut [f32])| {
             let mut all = noise(seed, len);
@@ -134,7 +142,7 @@ fn outliers_that_cancel_take_no_bits_from_the_other_elements() {
 /// Sums of many products of one sign, in which errors of one sign would add up.
 #[test]
 fn errors_do_not_grow_with_the_positions() {
-    for dim in [64, 128] {
+    for dim in [64, 128, 320] {
         let b = batch([2, 1, dim, 16], 0, 0.0, &[(2000, 20)]);
         for format in CacheFormat::ALL {
             let mut case = attention(&b, format);
@@ -153,6 +161,7 @@ fn unused_memory_of_a_cache_may_be_nan() {
         batch([4, 2, 20, 16], 0, 0.0, &[(0, 70)]),
         batch([2, 1, 36, 3], 0, 0.0, &[(40, 30)]),
         batch([2, 1, 100, 16], 0, 0.0, &[(0, 20), (33, 9)]),
+        batch([2, 1, 260, 16], 0, 0.0, &[(0, 20), (33, 9)]),
     ];
     let format = CacheFormat::F16;
     for b in &batches {
@@ -165,7 +174,7 @@ fn unused_memory_of_a_cache_may_be_nan() {
             exact(&words)
         };
         let tiles = TILED_OPS.map(|(op, of)| (op, tiled(b, of(b, format))));
-        let split = ("attention_split", split(b, attention(b, format)));
+        let split = chunks(b, attention(b, format));
         for (op, mut case) in tiles.into_iter().chain([split]) {
             for memory in &mut case.memory[1..3] {
                 *memory = with_nan(memory);
@@ -229,8 +238,12 @@ fn instructions_do_what_their_wgsl_says() {
         let cases = [tiled(&b, attention(&b, CacheFormat::F16))];
         kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
     }
-    let b = sink_batch([5, 1, 100, 16], 0, 5.0, &[(300, 2)]);
-    let cases = [split(&b, attention(&b, CacheFormat::F16))];
-    let name = "attention_split.f16.mma";
-    kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
+    for (name, dim) in [
+        ("attention_split.f16.mma", 100),
+        ("attention_split_wide.f16.mma", 324),
+    ] {
+        let b = sink_batch([5, 1, dim, 16], 0, 5.0, &[(300, 2)]);
+        let (_, case) = chunks(&b, attention(&b, CacheFormat::F16));
+        kernel_rewritten::check(name, &[case], kernel_rewritten::without_intrinsics);
+    }
 }
