@@ -30,12 +30,8 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
     let mut out = Vec::new();
     for block in weights.chunks_exact(encoding.file_block_weights()) {
         match encoding {
-            Encoding::Q4_1 => q4_1(block, &mut out),
-            Encoding::Q5_0 => q5_0(block, &mut out),
-            Encoding::Q5_1 => q5_1(block, &mut out),
             Encoding::Q2_K => q2_k(block, &mut out),
             Encoding::Q3_K => q3_k(block, &mut out),
-            Encoding::Q5_K => q5_k(block, &mut out),
             Encoding::IQ4_NL => iq4_nl(block, &mut out),
             Encoding::IQ4_XS => iq4_xs(block, &mut out),
             Encoding::MXFP4 => mxfp4(block, &mut out),
@@ -86,48 +82,6 @@ fn bounds(block: &[f32]) -> (f32, f32) {
 /// Packs 32 levels as nibbles: weight `j` low, weight `16 + j` high in byte `j`.
 fn push_nibbles(levels: &[i32], out: &mut Vec<u8>) {
     out.extend((0..16).map(|j| (levels[j] & 15) as u8 | ((levels[16 + j] & 15) as u8) << 4));
-}
-
-/// Packs the fifth bits of 32 levels: bit `j` is weight `j`'s.
-fn push_fifth_bits(levels: &[i32], out: &mut Vec<u8>) {
-    let bits = levels.iter().enumerate();
-    let bits = bits.fold(0u32, |bits, (j, &level)| {
-        bits | ((level as u32 >> 4) & 1) << j
-    });
-    out.extend(bits.to_le_bytes());
-}
-
-/// Symmetric levels `-half..half` around an offset of `half`: the extreme gets level 0, so that
-/// the side with one level more is used.
-fn symmetric(block: &[f32], half: i32, out: &mut Vec<u8>) -> Vec<i32> {
-    let d = push_half(-extreme(block) / half as f32, out);
-    let levels = block.iter().map(|&x| level(x, d, -half, half - 1) + half);
-    levels.collect()
-}
-
-/// Levels `0..=most` above the block's smallest value.
-fn affine(block: &[f32], most: i32, out: &mut Vec<u8>) -> Vec<i32> {
-    let (low, high) = bounds(block);
-    let d = push_half((high - low) / most as f32, out);
-    let m = push_half(low, out);
-    block.iter().map(|&x| level(x - m, d, 0, most)).collect()
-}
-
-fn q4_1(block: &[f32], out: &mut Vec<u8>) {
-    let levels = affine(block, 15, out);
-    push_nibbles(&levels, out);
-}
-
-fn q5_0(block: &[f32], out: &mut Vec<u8>) {
-    let levels = symmetric(block, 16, out);
-    push_fifth_bits(&levels, out);
-    push_nibbles(&levels, out);
-}
-
-fn q5_1(block: &[f32], out: &mut Vec<u8>) {
-    let levels = affine(block, 31, out);
-    push_fifth_bits(&levels, out);
-    push_nibbles(&levels, out);
 }
 
 /// The value of the table nearest to `x`.
@@ -493,13 +447,6 @@ fn push_crumbs(levels: &[i32], out: &mut Vec<u8>) {
     }
 }
 
-/// Packs the low nibbles of 64 weights at a time: weight `l` low, weight `32 + l` high.
-fn push_wide_nibbles(levels: &[i32], out: &mut Vec<u8>) {
-    for part in levels.chunks_exact(64) {
-        out.extend((0..32).map(|l| (part[l] & 15) as u8 | ((part[32 + l] & 15) as u8) << 4));
-    }
-}
-
 fn q2_k(block: &[f32], out: &mut Vec<u8>) {
     let quant = affine_sub_blocks(block, 16, 3, 15);
     let pairs = quant.scales.iter().zip(&quant.mins);
@@ -526,29 +473,6 @@ fn q3_k(block: &[f32], out: &mut Vec<u8>) {
         (0..4).map(|i| (0..4).fold(0u8, |byte, k| byte | (scales[4 * k + i] >> 4) << (2 * k))),
     );
     push_half(quant.d, out);
-}
-
-/// Packs eight 6-bit scales and eight 6-bit mins into 12 bytes, as Q4_K and Q5_K have them.
-fn push_scales_and_mins(scales: &[i32], mins: &[i32], out: &mut Vec<u8>) {
-    let (s, m) = (|i: usize| scales[i] as u8, |i: usize| mins[i] as u8);
-    out.extend((0..4).map(|i| s(i) | (s(4 + i) >> 4) << 6));
-    out.extend((0..4).map(|i| m(i) | (m(4 + i) >> 4) << 6));
-    out.extend((0..4).map(|i| s(4 + i) & 15 | (m(4 + i) & 15) << 4));
-}
-
-fn q5_k(block: &[f32], out: &mut Vec<u8>) {
-    let quant = affine_sub_blocks(block, 32, 31, 63);
-    push_half(quant.d, out);
-    push_half(quant.dmin, out);
-    push_scales_and_mins(&quant.scales, &quant.mins, out);
-    // Fifth bits: byte `l` has those of weights `l`, `32 + l`, …
-    let levels = &quant.levels;
-    out.extend((0..32).map(|l| {
-        (0..8).fold(0u8, |byte, s| {
-            byte | ((levels[32 * s + l] >> 4 & 1) as u8) << s
-        })
-    }));
-    push_wide_nibbles(levels, out);
 }
 
 /// Rewrites a GGUF file with its matrices in another encoding.

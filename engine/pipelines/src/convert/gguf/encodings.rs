@@ -45,15 +45,27 @@ pub(super) fn new_encoding(
     }
 }
 
-/// Returns the encoding whose bits per weight are nearest to the wanted one's, among those whose blocks fit rows of
-/// `cols` weights and that take no more bytes than the present one.
+/// Returns the encoding that has the quality of one whose super-blocks of 256 weights do not fit, as llama.cpp chooses it: with
+/// smaller blocks it takes more bits.
+fn in_small_blocks(wanted: Encoding) -> Encoding {
+    match wanted {
+        Encoding::Q4_K => Encoding::Q5_0,
+        Encoding::Q5_K => Encoding::Q5_1,
+        Encoding::Q6_K => Encoding::Q8_0,
+        other => other,
+    }
+}
+
+/// Returns the encoding whose bits per weight are nearest to those of the wanted one in small blocks, among those whose blocks
+/// fit rows of `cols` weights and that take no more bytes than the present one.
 fn nearest(wanted: Encoding, from: Encoding, cols: u64) -> Encoding {
     let limit = from.file_row_bytes(cols);
     let fits = |encoding: &Encoding| {
         let bytes = encoding.file_row_bytes(cols);
         bytes.is_some() && bytes <= limit
     };
-    let distance = |encoding: &Encoding| (bits(*encoding) - bits(wanted)).abs();
+    let ideal = bits(in_small_blocks(wanted));
+    let distance = |encoding: &Encoding| (bits(*encoding) - ideal).abs();
     // Among equals the first is taken: nothing is lost if that is the present encoding.
     let candidates = std::iter::once(from).chain(QUANTIZABLE).filter(fits);
     let nearest = candidates.min_by(|a, b| distance(a).total_cmp(&distance(b)));
@@ -95,11 +107,14 @@ mod tests {
 
     #[test]
     fn rows_that_do_not_fit_take_the_nearest_encoding_that_is_no_larger() {
-        use Encoding::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
+        use Encoding::{BF16, F16, F32, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
         for (wanted, from, cols, expected) in [
-            (Q4_K, F32, 576, Q4_0),
-            (Q4_K, BF16, 576, Q4_0),
-            (Q4_K, Q4_1, 576, Q4_0),
+            (Q4_K, F32, 576, Q5_0),
+            (Q4_K, Q8_0, 576, Q5_0),
+            // Q5_0 would be larger than the source.
+            (Q4_K, Q4_1, 576, Q4_1),
+            (Q4_K, Q4_0, 576, Q4_0),
+            (Q5_K, BF16, 576, Q5_1),
             (Q6_K, F16, 576, Q8_0),
             // Q8_0 is nearer, but larger than the source.
             (Q6_K, Q4_1, 576, Q4_1),

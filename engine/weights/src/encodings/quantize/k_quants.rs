@@ -1,5 +1,7 @@
-//! Quantisers to `Q4_K` and `Q6_K`. As in ggml's reference implementation, the scale of a sub-block is the
+//! Quantisers to `Q4_K`, `Q5_K` and `Q6_K`. As in ggml's reference implementation, the scale of a sub-block is the
 //! best of several near the obvious one, each fitted to its levels by least squares.
+
+use std::ops::RangeInclusive;
 
 use super::rounding::{extreme, inverse, push_half};
 
@@ -20,10 +22,27 @@ fn push_nibbles(levels: &[u8], step: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Fits `x = scale * level - min` with levels 0 to 15 to a sub-block, such that the squared error is small,
+/// The scales that are tried for sub-blocks with a scale and a minimum.
+struct Search {
+    max_level: i32,
+    /// What is added to the largest level, first and last, in steps of a tenth.
+    tenths: RangeInclusive<i32>,
+}
+
+const Q4_K: Search = Search {
+    max_level: 15,
+    tenths: -10..=10,
+};
+
+const Q5_K: Search = Search {
+    max_level: 31,
+    tenths: -5..=10,
+};
+
+/// Fits `x = scale * level - min` with levels from 0 on to a sub-block, such that the squared error is small,
 /// in which larger weights count more. Returns the scale and the minimum.
-fn fit_affine(block: &[f32]) -> (f32, f32) {
-    const MAX_LEVEL: i32 = 15;
+fn fit_affine(block: &[f32], search: &Search) -> (f32, f32) {
+    let max_level = search.max_level;
     let mean = (block.iter().map(|x| x * x).sum::<f32>() / block.len() as f32).sqrt();
     let importance = |x: f32| mean + x.abs();
     let low = block.iter().copied().fold(0.0, f32::min);
@@ -33,21 +52,21 @@ fn fit_affine(block: &[f32]) -> (f32, f32) {
     }
     let error = |scale: f32, min: f32, factor: f32| -> f32 {
         let off = |&x: &f32| {
-            let level = nearest(factor * (x - low), 0, MAX_LEVEL) as f32;
+            let level = nearest(factor * (x - low), 0, max_level) as f32;
             importance(x) * (scale * level + min - x).powi(2)
         };
         block.iter().map(off).sum()
     };
     let width = high - low;
-    let (mut scale, mut min) = (width / MAX_LEVEL as f32, low);
-    let mut best = error(scale, min, MAX_LEVEL as f32 / width);
-    for step in 0..=20 {
-        let factor = (MAX_LEVEL as f32 - 1.0 + 0.1 * step as f32) / width;
+    let (mut scale, mut min) = (width / max_level as f32, low);
+    let mut best = error(scale, min, max_level as f32 / width);
+    for tenths in search.tenths.clone() {
+        let factor = (max_level as f32 + 0.1 * tenths as f32) / width;
         let [mut w, mut x1, mut l1, mut l2, mut xl] = [0.0f32; 5];
         for &x in block {
             let (weight, level) = (
                 importance(x),
-                nearest(factor * (x - low), 0, MAX_LEVEL) as f32,
+                nearest(factor * (x - low), 0, max_level) as f32,
             );
             w += weight;
             x1 += weight * x;
@@ -73,12 +92,26 @@ fn fit_affine(block: &[f32]) -> (f32, f32) {
     (scale, -min)
 }
 
-/// Appends a super-block of `Q4_K`: eight sub-blocks of 32 weights, whose scales and minima are 6-bit
-/// multiples of two halves.
+/// Appends a super-block of `Q4_K`.
 pub(super) fn q4_k(block: &[f32], out: &mut Vec<u8>) {
+    let levels = affine(block, &Q4_K, out);
+    push_nibbles(&levels, 32, out);
+}
+
+/// Appends a super-block of `Q5_K`: the fifth bits of levels come before the others, those of each sub-block as another bit of
+/// 32 bytes.
+pub(super) fn q5_k(block: &[f32], out: &mut Vec<u8>) {
+    let levels = affine(block, &Q5_K, out);
+    out.extend((0..32).map(|l| (0..8).fold(0, |byte, s| byte | (levels[32 * s + l] >> 4) << s)));
+    push_nibbles(&levels, 32, out);
+}
+
+/// Appends the scales of a super-block of eight sub-blocks of 32 weights, whose scales and minima are 6-bit multiples of two
+/// halves, and returns the levels.
+fn affine(block: &[f32], search: &Search, out: &mut Vec<u8>) -> [u8; 256] {
     let mut fits = [(0.0, 0.0); 8];
     for (fit, sub) in fits.iter_mut().zip(block.chunks_exact(32)) {
-        *fit = fit_affine(sub);
+        *fit = fit_affine(sub, search);
     }
     let largest = |of: fn(&(f32, f32)) -> f32| fits.iter().map(of).fold(0.0, f32::max);
     let (scale, min) = (largest(|fit| fit.0), largest(|fit| fit.1));
@@ -95,9 +128,9 @@ pub(super) fn q4_k(block: &[f32], out: &mut Vec<u8>) {
     for (i, (level, &x)) in levels.iter_mut().zip(block).enumerate() {
         let sub = i / 32;
         let (scale, min) = (d * f32::from(scales[sub]), dmin * f32::from(mins[sub]));
-        *level = nearest((x + min) * inverse(scale), 0, 15) as u8;
+        *level = nearest((x + min) * inverse(scale), 0, search.max_level) as u8;
     }
-    push_nibbles(&levels, 32, out);
+    levels
 }
 
 /// Fits `x = scale * level` with levels -32 to 31 to a sub-block, such that the squared error is small, in

@@ -13,19 +13,23 @@ pub use f8::f8_scale;
 use crate::error::EncodingError;
 
 /// The encodings that weights can be quantised to.
-pub const QUANTIZABLE: [Encoding; 7] = [
+pub const QUANTIZABLE: [Encoding; 11] = [
     Encoding::F32,
     Encoding::F16,
     Encoding::BF16,
     Encoding::Q8_0,
     Encoding::Q4_0,
+    Encoding::Q4_1,
+    Encoding::Q5_0,
+    Encoding::Q5_1,
     Encoding::Q4_K,
+    Encoding::Q5_K,
     Encoding::Q6_K,
 ];
 
 /// Encodes rows of whole blocks, little-endian, as a file has them.
 ///
-/// `Q8_0` and `Q4_0` are rounded as ggml's reference implementation rounds them. For the K-quants, the
+/// Blocks of 32 weights are rounded as ggml's reference implementation rounds them. For the K-quants, the
 /// scale of each sub-block is searched for, as in that implementation. Weights that are not finite result
 /// in meaningless blocks: callers who may have such must check for them.
 ///
@@ -57,7 +61,11 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Result<Vec<u8>, Encoding
         Encoding::BF16 => |weights, out| extend(weights, out, |x| bf16::from_f32(x).to_le_bytes()),
         Encoding::Q8_0 => legacy::q8_0,
         Encoding::Q4_0 => legacy::q4_0,
+        Encoding::Q4_1 => legacy::q4_1,
+        Encoding::Q5_0 => legacy::q5_0,
+        Encoding::Q5_1 => legacy::q5_1,
         Encoding::Q4_K => k_quants::q4_k,
+        Encoding::Q5_K => k_quants::q5_k,
         Encoding::Q6_K => k_quants::q6_k,
         _ => {
             return Err(EncodingError::NoQuantizer {
