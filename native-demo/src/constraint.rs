@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use wisp_engine::grammar::Constraint;
 
-use crate::commands::read_text;
+use crate::commands::{read_text, shown};
 
 /// What the text must match; at most one of these.
 #[derive(Args)]
@@ -31,7 +31,7 @@ impl ConstraintArgs {
     pub fn read(&self) -> Result<Option<Constraint>> {
         if let Some(path) = &self.json_schema {
             let schema = serde_json::from_str(&read_text(path)?);
-            let schema = schema.with_context(|| format!("{} is not JSON", path.display()))?;
+            let schema = schema.with_context(|| format!("{} is not JSON", shown(path)))?;
             return Ok(Some(Constraint::JsonSchema(schema)));
         }
         if let Some(path) = &self.grammar {

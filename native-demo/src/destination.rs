@@ -10,6 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use wisp_engine::{OpenModel, pipelines::PipelineConfig};
 
+use crate::commands::STDIN;
+
 /// The contents of a file that a command writes.
 #[derive(Clone, Copy)]
 pub enum Contents {
@@ -128,13 +130,26 @@ impl Inputs {
     }
 }
 
+/// Checks that an output is not `-`, which stands for standard input and output elsewhere.
+///
+/// # Errors
+///
+/// If it is.
+pub fn check_name(path: &Path) -> Result<()> {
+    if path == Path::new(STDIN) {
+        bail!("the output goes to a file and not to standard output: name a file instead of -");
+    }
+    Ok(())
+}
+
 /// Checks, before anything is computed, that a command may write a file.
 ///
 /// # Errors
 ///
-/// If it is an input, a folder, write-protected, a pipe that answers cannot be appended to, or a file that is something
+/// If it is `-`, an input, a folder, write-protected, a pipe that answers cannot be appended to, or a file that is something
 /// else than the command writes.
 pub fn check(path: &Path, contents: Contents, inputs: &Inputs) -> Result<()> {
+    check_name(path)?;
     let shown = path.display();
     if let Some(input) = inputs.same(path) {
         match input == path {

@@ -10,6 +10,8 @@ pub struct Flag {
     pub long: &'static str,
     /// The one-letter flag.
     pub short: Option<char>,
+    /// The flag's names in other programs, which the help leaves out.
+    pub aliases: &'static [&'static str],
     /// The placeholder of the value in the help text; empty for switches.
     pub value_name: &'static str,
 }
@@ -19,6 +21,7 @@ const fn flag(field: &'static str, long: &'static str, value_name: &'static str)
         field,
         long,
         short: None,
+        aliases: &[],
         value_name,
     }
 }
@@ -28,6 +31,10 @@ const fn with_short(flag: Flag, letter: char) -> Flag {
         short: Some(letter),
         ..flag
     }
+}
+
+const fn with_aliases(flag: Flag, aliases: &'static [&'static str]) -> Flag {
+    Flag { aliases, ..flag }
 }
 
 #[rustfmt::skip]
@@ -48,7 +55,7 @@ const FLAGS: &[Flag] = &[
     flag("threads", "threads", "N"),
     flag("gpu_memory_utilization", "gpu-memory-utilization", "FRACTION"),
     flag("tuning", "tuning", "TUNING"),
-    flag("max_length", "max-length", "N"),
+    with_aliases(flag("max_length", "max-length", "N"), &["ctx-size"]),
     flag("max_cache_batch_size", "max-cache-batch-size", "N"),
     flag("max_ce_batch_size", "max-ce-batch-size", "N"),
     flag("prefill_chunk_size", "prefill-chunk", "N"),
@@ -66,7 +73,7 @@ const FLAGS: &[Flag] = &[
     flag("lora_paths", "lora", "NAME=PATH"),
     flag("max_lora_rank", "max-lora-rank", "N"),
     flag("max_num_loras", "max-num-loras", "N"),
-    with_short(flag("max_new_tokens", "max-new-tokens", "N"), 'n'),
+    with_aliases(with_short(flag("max_new_tokens", "max-new-tokens", "N"), 'n'), &["max-tokens", "n-predict"]),
     flag("top_k", "top-k", "K"),
     flag("enable_echo", "enable-echo", ""),
 ];
@@ -135,7 +142,9 @@ mod tests {
         let mut seen = HashSet::new();
         for field in FIELDS {
             let flag = Flag::of(field);
-            assert!(seen.insert(flag.long), "{}", flag.long);
+            for name in flag.aliases.iter().chain([&flag.long]) {
+                assert!(seen.insert(*name), "{name}");
+            }
             assert_eq!(
                 flag.value_name.is_empty(),
                 field.kind == FieldKind::Switch,

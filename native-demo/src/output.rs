@@ -99,6 +99,14 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.is::<StdoutFailed>() && kind == Some(io::ErrorKind::BrokenPipe)
 }
 
+/// Returns a number with its noun.
+pub fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 /// The writer of log messages.
 pub struct LogWriter;
 
@@ -111,5 +119,17 @@ impl Write for LogWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nouns_are_in_the_plural_unless_there_is_one() {
+        for (count, expected) in [(0, "0 tokens"), (1, "1 token"), (2, "2 tokens")] {
+            assert_eq!(counted(count, "token"), expected);
+        }
     }
 }

@@ -36,7 +36,7 @@ impl GenerationConfig {
 #[derive(Args, Clone)]
 pub struct SamplingArgs {
     /// Temperature of sampling; 0 is greedy, always the most likely token [default: 0, or as --generation-config says]
-    #[arg(long, value_name = "T", value_parser = number, allow_negative_numbers = true)]
+    #[arg(long, alias = "temp", value_name = "T", value_parser = number, allow_negative_numbers = true)]
     pub temperature: Option<f32>,
     /// Sample from the most likely tokens that together have probability P [default: 1, or as --generation-config says]
     #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
@@ -46,7 +46,13 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub min_p: Option<f32>,
     /// Values above 1 make tokens of the prompt and the answer less likely [default: 1, or as --generation-config says]
-    #[arg(long, value_name = "R", value_parser = number, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        alias = "repeat-penalty",
+        value_name = "R",
+        value_parser = number,
+        allow_negative_numbers = true
+    )]
     pub repetition_penalty: Option<f32>,
     /// Subtracted from the logits of tokens that the answer contains already
     #[arg(

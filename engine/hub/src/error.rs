@@ -9,6 +9,9 @@ use wisp_weights::{SupportedEncoding, WeightError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepoError {
+    /// Occurs when a model is named by an empty text.
+    #[error("the model's name is empty")]
+    EmptyName,
     /// Occurs when a name is neither a path on this machine nor the name of a repository.
     #[error("{name}: no such file or directory{}", if *.may_be_repo { "" } else { " (a hub repository is named org/name, such as HuggingFaceTB/SmolLM2-135M-Instruct; https://huggingface.co/models finds them)" })]
     NotFound {

@@ -86,10 +86,10 @@ impl SamplingParams {
         let top = self.log_probs.unwrap_or(0);
         #[rustfmt::skip]
         let rules: [Rule; 9] = [
-            ("temperature", temperature, temperature >= 0.0 && temperature.is_finite(), "0 (greedy) or more"),
+            ("temperature", temperature, temperature >= 0.0 && temperature.is_finite(), "a finite number, 0 (greedy) or more"),
             ("top-p", self.top_p, (0.0..=1.0).contains(&self.top_p), "from 0 to 1"),
             ("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "from 0 to 1"),
-            ("repetition-penalty", penalty, penalty > 0.0 && penalty.is_finite(), "above 0"),
+            ("repetition-penalty", penalty, penalty > 0.0 && penalty.is_finite(), "a finite number above 0"),
             ("presence-penalty", presence, presence.is_finite(), "a finite number"),
             ("frequency-penalty", frequency, frequency.is_finite(), "a finite number"),
             ("a logit-bias", odd_bias.map_or(0.0, |(_, bias)| *bias), odd_bias.is_none(), "a finite number"),

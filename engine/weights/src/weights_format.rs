@@ -15,10 +15,10 @@ choices! {
 }
 
 impl WeightsFormat {
-    /// Returns the format that the extension of a file's name stands for; `None` if the file does not hold
-    /// weights.
+    /// Returns the format that the extension of a file's name stands for, in lower or upper case; `None` if the file
+    /// does not hold weights.
     pub fn of(file: &str) -> Option<WeightsFormat> {
-        match file.rsplit_once('.')?.1 {
+        match file.rsplit_once('.')?.1.to_ascii_lowercase().as_str() {
             "gguf" => Some(WeightsFormat::Gguf),
             "safetensors" => Some(WeightsFormat::Safetensors),
             "bin" | "pt" | "pth" => Some(WeightsFormat::PyTorch),
@@ -35,6 +35,7 @@ mod tests {
     fn format_follows_from_the_extension() {
         for (file, format) in [
             ("a/b.gguf", Some(WeightsFormat::Gguf)),
+            ("a/B.GGUF", Some(WeightsFormat::Gguf)),
             (
                 "model-00001-of-00002.safetensors",
                 Some(WeightsFormat::Safetensors),

@@ -1,14 +1,14 @@
 //! `wisp batch`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 
 use crate::{
     destination::{self, Contents, Inputs},
     sampling::GenerationConfig,
-    serve::{BATCH_STDIN, BatchFiles, ModelArg, Models, run_batch},
+    serve::{BatchFiles, ModelArg, Models, run_batch},
     settings::{DEVICE, LIMITS, LORA, MODEL, SERVER, Settings},
 };
 
@@ -50,10 +50,6 @@ impl Batch {
             errors: self.errors,
             retry_failed: self.retry_failed,
         };
-        let mut outputs = files.errors.iter().chain([&files.output]);
-        if outputs.any(|path| path == Path::new(BATCH_STDIN)) {
-            bail!("answers are appended to a file, so that they cannot go to -: name a file");
-        }
         let inputs = Inputs::none().with(Some(&files.input));
         destination::check(&files.output, Contents::Answers, &inputs)?;
         if let Some(errors) = &files.errors {

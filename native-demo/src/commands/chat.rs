@@ -1,8 +1,8 @@
 //! `wisp chat`.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use rustyline::{Behavior, Config, DefaultEditor, error::ReadlineError};
 use wisp_engine::{
@@ -14,7 +14,7 @@ use crate::{
     adapter::AdapterArgs,
     error_line, interrupt,
     open::load,
-    output::{self, message, print_generated},
+    output::{self, counted, message, print_generated},
     sampling::{GenerationConfig, SamplingArgs},
     settings::{CHAT, DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
@@ -28,6 +28,8 @@ const HELP: &str = "\
 Ctrl-C   stops an answer";
 
 /// Chat with a model in the terminal.
+///
+/// Without a terminal, each line of standard input is a message, and the exit status is 1 if a line failed.
 #[derive(Args)]
 pub struct Chat {
     /// The system message at the start of the chat
@@ -58,22 +60,31 @@ enum Line<'a> {
     Clear,
     Exit,
     Unknown(&'a str),
+    /// A command with something behind it.
+    WithArgument(&'a str),
     Text(&'a str),
 }
 
 impl Line<'_> {
     fn parse(line: &str) -> Line<'_> {
         let line = line.trim();
-        match line {
+        let name = line.split_whitespace().next().unwrap_or(line);
+        let command = match name {
             "" => Line::Nothing,
             "/help" | "/?" => Line::Help,
             "/clear" | "/reset" => Line::Clear,
             "/exit" | "/quit" => Line::Exit,
-            _ => match line.strip_prefix('/') {
-                Some(text) if text.starts_with('/') => Line::Text(text),
-                Some(_) => Line::Unknown(line.split_whitespace().next().unwrap_or(line)),
-                None => Line::Text(line),
-            },
+            _ => {
+                return match line.strip_prefix('/') {
+                    Some(text) if text.starts_with('/') => Line::Text(text),
+                    Some(_) => Line::Unknown(name),
+                    None => Line::Text(line),
+                };
+            }
+        };
+        match name == line {
+            true => command,
+            false => Line::WithArgument(name),
         }
     }
 }
@@ -145,40 +156,61 @@ struct Conversation {
 
 impl Conversation {
     /// Reads lines and answers them until the input ends.
+    ///
+    /// # Errors
+    ///
+    /// If standard input or output fails, or a line that no person typed had no answer.
     fn run(mut self) -> Result<()> {
         interrupt::keep_terminal();
         let mut editor = editor()?;
-        loop {
+        let mut failures = 0;
+        for number in 1u64.. {
             let line = match editor.readline("> ") {
                 Ok(line) => line,
                 Err(ReadlineError::Interrupted) => continue,
-                Err(ReadlineError::Eof) => return Ok(()),
+                Err(ReadlineError::Eof) => break,
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    bail!("standard input is not text in UTF-8: line {number} is invalid")
+                }
                 Err(error) => return Err(error.into()),
             };
             match Line::parse(&line) {
                 Line::Nothing => continue,
                 Line::Help => message!("{HELP}"),
-                Line::Exit => return Ok(()),
+                Line::Exit => break,
                 Line::Clear => self.chat.clear(),
-                Line::Unknown(name) => message!(
-                    "error: there is no command {name}; //TEXT sends a text that begins with a slash\n{HELP}"
-                ),
-                Line::Text(text) => self.answer(text)?,
+                Line::Unknown(name) => {
+                    failures += 1;
+                    message!(
+                        "error: there is no command {name}; //TEXT sends a text that begins with a slash\n{HELP}"
+                    );
+                }
+                Line::WithArgument(name) => {
+                    failures += 1;
+                    message!(
+                        "error: {name} takes no argument; //TEXT sends a text that begins with a slash"
+                    );
+                }
+                Line::Text(text) => failures += u64::from(!self.answer(text)?),
             }
             // A line that cannot be added to the history is no reason to stop.
             let _ = editor.add_history_entry(line.trim());
             if !interrupt::forget() {
-                return Ok(());
+                break;
             }
         }
+        if failures > 0 && !io::stdin().is_terminal() {
+            bail!("{} failed", counted(failures, "line"));
+        }
+        Ok(())
     }
 
-    /// Prints the model's answer, or why there is none.
+    /// Prints the model's answer, or why there is none. Returns whether there is one.
     ///
     /// # Errors
     ///
     /// If standard output fails.
-    fn answer(&mut self, text: &str) -> Result<()> {
+    fn answer(&mut self, text: &str) -> Result<bool> {
         let answered = self.stream(text);
         interrupt::end();
         // Another seed for each answer, so that the same question has another answer.
@@ -189,9 +221,9 @@ impl Conversation {
             Err(error) => {
                 output::end_line();
                 message!("error: {}", error_line::of(&error));
-                Ok(())
+                Ok(false)
             }
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
         }
     }
 
@@ -249,6 +281,8 @@ mod tests {
             ("/help", Line::Help),
             (" /clear ", Line::Clear),
             ("/quit", Line::Exit),
+            ("/exit now", Line::WithArgument("/exit")),
+            ("/clear\t all", Line::WithArgument("/clear")),
             ("/Clear", Line::Unknown("/Clear")),
             ("/save it here", Line::Unknown("/save")),
             ("/", Line::Unknown("/")),

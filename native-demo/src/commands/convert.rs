@@ -59,6 +59,7 @@ fn encoding(text: &str) -> Result<Encoding, String> {
 
 impl Convert {
     pub fn run(self) -> Result<()> {
+        destination::check_name(&self.out)?;
         let to_gguf = match WeightsFormat::of(&self.out.to_string_lossy()) {
             Some(WeightsFormat::Gguf) => true,
             None => false,

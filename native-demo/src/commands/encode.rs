@@ -10,7 +10,7 @@ use wisp_engine::{
     pipelines::{EncoderTokenizer, ModelFiles, TextEncoder},
 };
 
-use super::{TokenList, read_text};
+use super::{TokenList, read_text, text_or_stdin};
 use crate::{
     open,
     output::{message, print_json, print_line},
@@ -46,14 +46,14 @@ pub struct Encode {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Input {
-    /// The texts to encode
-    #[arg(value_name = "TEXT")]
+    /// The texts to encode; - is standard input
+    #[arg(value_name = "TEXT|-")]
     texts: Vec<String>,
-    /// The texts to encode
-    #[arg(long, value_name = "T", num_args = 1..)]
+    /// The texts to encode; - is standard input
+    #[arg(long, value_name = "T|-", num_args = 1..)]
     text: Vec<String>,
     /// A file with one text; - is standard input; may be given several times
-    #[arg(long, value_name = "F", visible_alias = "file")]
+    #[arg(long, value_name = "F|-", visible_alias = "file")]
     prompt_file: Vec<PathBuf>,
     /// Token ids of a text, such as 1,2,3; may be given several times
     #[arg(long, value_name = "IDS")]
@@ -64,8 +64,8 @@ impl Input {
     /// Returns the texts; none if tokens are given.
     fn texts(&self) -> Result<Vec<String>> {
         let files = self.prompt_file.iter().map(|path| read_text(path));
-        let texts = self.texts.iter().chain(&self.text).cloned().map(Ok);
-        files.chain(texts).collect()
+        let texts = self.texts.iter().chain(&self.text);
+        files.chain(texts.map(|text| text_or_stdin(text))).collect()
     }
 }
 

@@ -2,7 +2,10 @@
 
 mod tools;
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args};
@@ -16,18 +19,14 @@ use wisp_engine::{
     session::{GpuProfiling, StartTimes},
 };
 
-use super::{
-    ControlTokens, TokenList,
-    length_limit::{LengthLimit, tokens},
-    read_text,
-};
+use super::{ControlTokens, STDIN, TokenList, length_limit::LengthLimit, read_text};
 use crate::{
     adapter::AdapterArgs,
     constraint::ConstraintArgs,
     interrupt,
     logprobs::{Echoed, Logprobs},
     open::{load, tokenizer},
-    output::{message, print, print_generated, print_json, print_line},
+    output::{counted, message, print, print_generated, print_json, print_line},
     sampling::{GenerationConfig, SamplingArgs},
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
     values::whole,
@@ -88,14 +87,14 @@ pub struct Generate {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Prompt {
-    /// The prompt as text
-    #[arg(value_name = "TEXT")]
+    /// The prompt as text; - is standard input, as with --prompt-file
+    #[arg(value_name = "TEXT|-")]
     text: Option<String>,
-    /// The prompt as text
-    #[arg(long = "prompt", value_name = "TEXT")]
+    /// The prompt as text; - is standard input, as with --prompt-file
+    #[arg(long = "prompt", value_name = "TEXT|-")]
     prompt: Option<String>,
-    /// A file with the prompt; - is standard input
-    #[arg(long, value_name = "F")]
+    /// A file with the prompt, without the line break at its end if there is one; - is standard input
+    #[arg(long, value_name = "F|-")]
     prompt_file: Option<PathBuf>,
     /// The prompt as token ids, such as 1,2,3
     #[arg(long, value_name = "IDS")]
@@ -243,7 +242,7 @@ impl Generate {
         }
         message!(
             "{} on {}{}",
-            tokens(completion.tokens.len()),
+            counted(completion.tokens.len() as u64, "token"),
             settings.device_of(&model),
             timings.described()
         );
@@ -298,15 +297,15 @@ impl Generate {
     }
 
     fn text(&self) -> Result<Option<String>> {
-        match (
-            &self.prompt.text,
-            &self.prompt.prompt,
-            &self.prompt.prompt_file,
-        ) {
-            (Some(text), ..) | (_, Some(text), _) => Ok(Some(text.clone())),
-            (.., Some(path)) => read_text(path).map(Some),
-            _ => Ok(None),
-        }
+        let given = self.prompt.text.as_ref().or(self.prompt.prompt.as_ref());
+        let path = match (given, &self.prompt.prompt_file) {
+            (Some(text), _) if text == STDIN => Path::new(STDIN),
+            (Some(text), _) => return Ok(Some(text.clone())),
+            (None, Some(path)) => path.as_path(),
+            (None, None) => return Ok(None),
+        };
+        let text = read_text(path)?;
+        Ok(Some(without_line_break(&text).into()))
     }
 
     /// Returns what the model continues. Of a chat that has tools or a constraint, it takes the constraint.
@@ -342,6 +341,12 @@ impl Generate {
             false => Source::Chat(Box::new(prompt)),
         })
     }
+}
+
+/// Returns a text without one line break at its end, which editors and `echo` add.
+fn without_line_break(text: &str) -> &str {
+    let line = text.strip_suffix('\n');
+    line.map_or(text, |line| line.strip_suffix('\r').unwrap_or(line))
 }
 
 /// Returns the text of a prompt of token ids, or the ids if the model has no tokenizer.
@@ -397,5 +402,25 @@ fn timings(model: &Model, load_seconds: f64, prompt: &[u32], generated: &Generat
         prefill_tokens_per_second: timings.prefill_tokens_per_second(prompt.len()),
         decode_tokens_per_second: timings.decode_tokens_per_second(),
         prefix_cache_hit_rate: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_break_at_the_end_is_left_out() {
+        for (text, expected) in [
+            ("", ""),
+            ("a", "a"),
+            ("a\n", "a"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+            ("a\r", "a\r"),
+            ("\n", ""),
+        ] {
+            assert_eq!(without_line_break(text), expected, "{text:?}");
+        }
     }
 }

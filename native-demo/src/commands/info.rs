@@ -19,7 +19,7 @@ use wisp_engine::{
 
 use crate::{
     escape, open,
-    output::{print, print_json, print_line},
+    output::{counted, print, print_json, print_line},
     settings::{LIMITS, LORA, MODEL, Settings},
 };
 
@@ -312,7 +312,8 @@ fn print_report(
         table.add_row([name, &escape::line(&value)]);
     }
     for (name, count) in encodings {
-        let value = format!("{} tensors, {}", count.tensors, format_bytes(count.bytes));
+        let tensors = counted(count.tensors, "tensor");
+        let value = format!("{tensors}, {}", format_bytes(count.bytes));
         table.add_row([name, &value]);
     }
     table.add_row(["tokenizer", &escape::line(&tokenizer_text(files))]);

@@ -2,6 +2,8 @@
 
 use wisp_engine::{Model, OpenModel, Usage};
 
+use crate::output::counted;
+
 /// The limits of a text's length.
 pub struct LengthLimit {
     max_new_tokens: Option<usize>,
@@ -23,7 +25,8 @@ impl LengthLimit {
     pub fn note(&self, model: &Model, usage: Usage) -> String {
         match self.max_new_tokens {
             Some(max) if usage.completion_tokens >= max => {
-                format!("stopped after {} (--max-new-tokens)", tokens(max))
+                let tokens = counted(max as u64, "token");
+                format!("stopped after {tokens} (--max-new-tokens)")
             }
             _ => format!(
                 "stopped because the {}",
@@ -41,14 +44,7 @@ impl LengthLimit {
             Some(_) => "the model was made for no more".into(),
             None => "--max-length N loads a longer one".into(),
         };
-        format!("context of {length} tokens is full; {remedy}")
-    }
-}
-
-/// Returns a number of tokens with its noun.
-pub fn tokens(count: usize) -> String {
-    match count {
-        1 => "1 token".into(),
-        count => format!("{count} tokens"),
+        let tokens = counted(length, "token");
+        format!("context of {tokens} is full; {remedy}")
     }
 }

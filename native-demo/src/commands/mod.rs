@@ -22,7 +22,10 @@ pub mod tokenize;
 pub mod tune;
 pub mod warm_cache;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -68,13 +71,16 @@ impl std::str::FromStr for TokenList {
     }
 }
 
+/// What stands for standard input in the place of a file or a text.
+pub const STDIN: &str = "-";
+
 /// Whether standard input was read, after which it is empty.
 static STDIN_WAS_READ: AtomicBool = AtomicBool::new(false);
 
 /// Reads a text file, standard input for `-`, or what the shell has opened for `<(command)`.
-pub fn read_text(path: &std::path::Path) -> Result<String> {
+pub fn read_text(path: &Path) -> Result<String> {
     let is_open = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
-    let text = if path == std::path::Path::new("-") {
+    let text = if path == Path::new(STDIN) {
         if STDIN_WAS_READ.swap(true, Ordering::Relaxed) {
             bail!("standard input is read twice: give one of the two as a file");
         }
@@ -84,5 +90,21 @@ pub fn read_text(path: &std::path::Path) -> Result<String> {
     } else {
         read_small_text(path, FileKind::Text)
     };
-    text.with_context(|| format!("cannot read {}", path.display()))
+    text.with_context(|| format!("cannot read {}", shown(path)))
+}
+
+/// Returns a text of the command line, or what standard input has for `-`.
+pub fn text_or_stdin(text: &str) -> Result<String> {
+    match text {
+        STDIN => read_text(Path::new(STDIN)),
+        text => Ok(text.into()),
+    }
+}
+
+/// Returns what messages call a text file that [`read_text`] reads.
+pub fn shown(path: &Path) -> String {
+    match path == Path::new(STDIN) {
+        true => "standard input".into(),
+        false => path.display().to_string(),
+    }
 }

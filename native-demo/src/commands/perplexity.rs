@@ -8,12 +8,12 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use wisp_engine::{Canceller, device::Capabilities};
 
-use super::{LOGIT_ROWS, read_text};
+use super::{LOGIT_ROWS, read_text, shown};
 use crate::{
     adapter::AdapterArgs,
     interrupt,
     open::{files, load, tokenizer},
-    output::{print_json, print_line},
+    output::{counted, print_json, print_line},
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
     values::whole,
 };
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Args)]
 pub struct Perplexity {
     /// The file with the text; - is standard input
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F|-", visible_alias = "prompt-file")]
     file: PathBuf,
     /// Tokens per window [default: 512, or the model's context length if that is less]
     #[arg(long, value_name = "N", value_parser = whole(2, u32::MAX))]
@@ -102,13 +102,14 @@ impl Perplexity {
         if count == 0 {
             bail!(
                 "{} has no token to score: give a longer text",
-                self.file.display()
+                shown(&self.file)
             );
         }
         let perplexity = (sum / count as f64).exp();
         if self.json {
             return print_json(&json!({ "perplexity": perplexity, "tokens": count }));
         }
-        print_line!("perplexity {perplexity:.4} over {count} tokens")
+        let tokens = counted(count, "token");
+        print_line!("perplexity {perplexity:.4} over {tokens}")
     }
 }

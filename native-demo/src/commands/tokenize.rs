@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use super::read_text;
+use super::{read_text, text_or_stdin};
 use crate::{
     output::{print, print_json},
     settings::{MODEL, Settings},
@@ -31,14 +31,14 @@ pub struct Tokenize {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Input {
-    /// The text to tokenize
-    #[arg(value_name = "TEXT")]
+    /// The text to tokenize; - is standard input
+    #[arg(value_name = "TEXT|-")]
     argument: Option<String>,
-    /// The text to tokenize
-    #[arg(long, value_name = "T", visible_alias = "prompt")]
+    /// The text to tokenize; - is standard input
+    #[arg(long, value_name = "T|-", visible_alias = "prompt")]
     text: Option<String>,
     /// A file with the text; - is standard input
-    #[arg(long, value_name = "F", visible_alias = "prompt-file")]
+    #[arg(long, value_name = "F|-", visible_alias = "prompt-file")]
     file: Option<PathBuf>,
 }
 
@@ -48,7 +48,7 @@ impl Tokenize {
             Input {
                 file: Some(path), ..
             } => read_text(&path)?,
-            Input { argument, text, .. } => argument.or(text).unwrap_or_default(),
+            Input { argument, text, .. } => text_or_stdin(&argument.or(text).unwrap_or_default())?,
         };
         let tokenizer = self.settings.resolve()?.open_tokenizer()?;
         let tokens = tokenizer.encode(&text, !self.no_special, !self.no_special)?;

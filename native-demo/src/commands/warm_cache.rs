@@ -26,7 +26,8 @@ use crate::{
 #[derive(Args)]
 pub struct WarmCache {
     /// Compile for this target instead of the device: browser, baseline, vulkan, metal, dx12, gl, host, or in a build
-    /// with CUDA sm_75, sm_80, sm_90 or sm_120. All kernels are translated to the shader language of the target as a check
+    /// with CUDA sm_75, sm_80, sm_90 or sm_120; needs --out. All kernels are translated to the shader language of the target
+    /// as a check
     #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile", "device_class", "precision"])]
     target: Option<String>,
     /// Write the compiled model to this file, for --serialized-model-path on the target machine

@@ -55,7 +55,7 @@ mod unsupported;
 mod vllm_metrics;
 mod write_timeout;
 
-pub use batch::{BatchFiles, STDIN as BATCH_STDIN, run as run_batch};
+pub use batch::{BatchFiles, run as run_batch};
 pub use listener::serve;
 pub use models::{ModelArg, Models};
 pub use options::{Options, Origin};

@@ -30,7 +30,7 @@ pub const GENERATION: u8 = 8;
 pub const LORA: u8 = 16;
 /// The defaults of a server. It may have several models, so that `--model` is a flag of its own.
 pub const SERVER: u8 = 32;
-/// The defaults of a chat, whose questions continue a conversation.
+/// The defaults of a chat, whose questions continue a conversation. It shows them already, and echoes none.
 pub const CHAT: u8 = 64;
 
 fn bit(group: FieldGroup) -> u8 {
@@ -58,6 +58,7 @@ fn heading(group: FieldGroup) -> &'static str {
 /// value (empty if it depends on the model), and the value as the help shows it.
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("max_length", "", "the model's, at most 4096"),
+    ("top_k", "", "0, or as --generation-config says"),
     ("cache_strategy", "paged", "paged"),
     ("kv_cache_page_size", "32", "32"),
     (
@@ -114,6 +115,7 @@ fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
         .iter()
         .filter(move |field| groups & bit(field.group) != 0)
         .filter(move |field| groups & SERVER == 0 || field.name != "huggingface_repo_id")
+        .filter(move |field| groups & CHAT == 0 || field.name != "enable_echo")
 }
 
 /// Returns a field's default as the help shows it.
@@ -131,6 +133,7 @@ fn arg(groups: u8, field: &'static Field) -> Arg {
     };
     let arg = Arg::new(field.name)
         .long(flag.long)
+        .aliases(flag.aliases)
         .help(help)
         .help_heading(heading(field.group))
         .allow_negative_numbers(true)

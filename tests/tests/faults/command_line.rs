@@ -117,8 +117,13 @@ fn text_without_a_flag_is_taken_by_every_command_of_texts() {
     ] {
         assert_eq!(tokenize(args), expected, "{args:?}");
     }
-    let piped = run_with_input(["tokenize", "--json", "--prompt-file", "-"], "a small fox");
-    assert_eq!(piped.json(), expected);
+    for args in [&["--prompt-file", "-"][..], &["-"], &["--text", "-"]] {
+        let piped = run_with_input([&["tokenize", "--json"], args].concat(), "a small fox");
+        assert_eq!(piped.json(), expected, "{args:?}");
+    }
+    // The line break at the end is a part of the text.
+    let lines = run_with_input(["tokenize", "--json", "-"], "a small fox\n").json();
+    assert_eq!(lines, tokenize(&["a small fox\n"]));
     assert_eq!(run(["tokenize"]).status, Some(2));
     assert_eq!(run(["tokenize", "a", "--file", path]).status, Some(2));
 
@@ -134,17 +139,10 @@ fn text_without_a_flag_is_taken_by_every_command_of_texts() {
     let one = encode(&["cat"]).json();
     assert_eq!(encode(&["--prompt-file", path]).json(), one);
     assert_eq!(encode(&["--file", path]).json(), one);
-    let args = [
-        "encode",
-        "--json",
-        "--model",
-        model,
-        "--prompt-file",
-        "-",
-        HOST[0],
-        HOST[1],
-    ];
-    assert_eq!(run_with_input(args, "cat").json(), one);
+    for input in [&["--prompt-file", "-"][..], &["-"], &["--text", "-"]] {
+        let args = [&["encode", "--json", "--model", model], input, &HOST].concat();
+        assert_eq!(run_with_input(args, "cat").json(), one, "{input:?}");
+    }
     assert_eq!(encode(&[]).status, Some(2));
     assert_eq!(encode(&["cat", "--tokens", "1"]).status, Some(2));
 }
@@ -164,12 +162,14 @@ fn encoders_take_no_adapters() {
 }
 
 fn chat(flags: &[&str], input: &str) -> Run {
-    run_with_input([&["chat"], flags, &HOST].concat(), input).succeeded()
+    run_with_input([&["chat"], flags, &HOST].concat(), input)
 }
 
 #[test]
 fn unknown_commands_of_chat_are_errors_with_the_list() {
-    let told = chat(&["-n", "2"], "/save it\n/Exit\n/\n").stderr;
+    let unknown = chat(&["-n", "2"], "/save it\n/Exit\n/\n");
+    assert_eq!(unknown.status, Some(1), "{unknown:?}");
+    let told = unknown.stderr;
     assert_eq!(
         told.matches("error: there is no command /").count(),
         3,
@@ -178,13 +178,13 @@ fn unknown_commands_of_chat_are_errors_with_the_list() {
     for command in ["/help", "/clear", "/exit", "//"] {
         assert!(told.contains(command), "{command}: {told}");
     }
-    let help = chat(&["-n", "2"], "/help\n");
+    let help = chat(&["-n", "2"], "/help\n").succeeded();
     assert!(
         help.stderr.contains("/clear ") && !help.stderr.contains("error"),
         "{help:?}"
     );
     // Two slashes send a text that begins with one.
-    let sent = chat(&["-n", "8"], "//hello\n");
+    let sent = chat(&["-n", "8"], "//hello\n").succeeded();
     assert!(!sent.stderr.contains("error"), "{sent:?}");
     let expected = run(["generate", "/hello", "--chat", "-n", "8", HOST[0], HOST[1]]).succeeded();
     assert!(sent.stdout.contains(expected.stdout.trim()), "{sent:?}");
@@ -193,7 +193,8 @@ fn unknown_commands_of_chat_are_errors_with_the_list() {
 #[test]
 fn chat_says_that_the_context_is_full_and_how_many_messages_it_drops() {
     let question = "Tell me a story about a fox and a bear.\n";
-    let told = chat(&["--max-length", "100"], &question.repeat(4)).stderr;
+    let told = chat(&["--max-length", "100"], &question.repeat(4));
+    let told = told.succeeded().stderr;
     for words in [
         "context of 100 tokens is full",
         "--max-length",

@@ -349,6 +349,16 @@ fn names_that_are_not_unicode_are_written_and_told() {
 }
 
 #[test]
+fn standard_output_is_refused_as_an_output() {
+    let tune: &[&str] = &["tune", "--device", "host", "--out"];
+    for args in WRITERS.iter().copied().chain([tune]) {
+        let message = write(args, Path::new("-"), &[]).failed("no file");
+        assert!(message.contains("name a file instead of -"), "{message}");
+    }
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
 fn failed_conversion_leaves_the_previous_output() {
     let (folder, model) = model();
     let out = folder.path().join("out.gguf");

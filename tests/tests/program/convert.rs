@@ -395,3 +395,11 @@ fn interrupted_conversions_leave_no_files() {
         }
     }
 }
+
+#[test]
+fn extension_of_the_output_may_be_in_upper_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("MODEL.GGUF");
+    run(["convert", "--out", out.to_str().unwrap()]).succeeded();
+    assert!(std::fs::read(&out).unwrap().starts_with(b"GGUF"));
+}

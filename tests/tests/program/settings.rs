@@ -138,6 +138,42 @@ fn generate(flags: &[&str]) -> Value {
 }
 
 #[test]
+fn names_of_flags_in_other_programs_are_known_but_not_shown() {
+    let tokens = |flags: &[&str]| {
+        let fixed = ["generate", "--json", "--device", "host", "Once upon a time"];
+        let seed = ["--seed", "7"];
+        run([&fixed, flags, &seed].concat()).json()["tokens"].clone()
+    };
+    let expected = tokens(&[
+        "--max-new-tokens",
+        "6",
+        "--max-length",
+        "64",
+        "--temperature",
+        "1",
+        "--repetition-penalty",
+        "1.1",
+    ]);
+    for tokens_flag in ["--max-tokens", "--n-predict"] {
+        let sampling = ["--temp", "1", "--repeat-penalty", "1.1"];
+        let length = [tokens_flag, "6", "--ctx-size", "64"];
+        assert_eq!(tokens(&[length, sampling].concat()), expected);
+        let twice = run(["generate", "a", tokens_flag, "6", "-n", "6"]);
+        assert_eq!(twice.status, Some(2), "{twice:?}");
+    }
+    let help = run(["generate", "--help"]).succeeded().stdout;
+    for hidden in [
+        "--max-tokens",
+        "--n-predict",
+        "--ctx-size",
+        "--temp ",
+        "--repeat-penalty",
+    ] {
+        assert!(!help.contains(hidden), "{hidden}: {help}");
+    }
+}
+
+#[test]
 fn cache_layouts_batch_sizes_and_steps_do_not_change_tokens() {
     let expected = generate(&[])["tokens"].clone();
     for flags in [

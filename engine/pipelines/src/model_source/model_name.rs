@@ -22,7 +22,7 @@ impl ModelName {
     ///
     /// # Errors
     ///
-    /// If there is no such path, and it cannot be the name of a repository either.
+    /// If the text is empty, or there is no such path and it cannot be the name of a repository either.
     pub fn parse(text: &str) -> Result<ModelName, RepoError> {
         let is_model = |name: &str| Path::new(name).exists() || is_repo_id(name);
         let name = |repo: &str, part: Option<&str>| ModelName {
@@ -31,6 +31,7 @@ impl ModelName {
         };
         let text = without_address(text);
         match text.rsplit_once(':') {
+            _ if text.is_empty() => Err(RepoError::EmptyName),
             _ if is_model(text) => Ok(name(text, None)),
             Some((repo, part)) if is_model(repo) && !part.is_empty() => Ok(name(repo, Some(part))),
             _ => Err(RepoError::NotFound {
@@ -100,6 +101,7 @@ mod tests {
         ] {
             assert!(ModelName::parse(text).is_err(), "{text}");
         }
+        assert!(matches!(ModelName::parse(""), Err(RepoError::EmptyName)));
         let encoding = |text| ModelName::parse(text).unwrap().encoding();
         assert_eq!(encoding("a/b:Q4_K_M"), Some(SupportedEncoding::q4_k));
         assert_eq!(encoding("a/b:f16"), Some(SupportedEncoding::float16));

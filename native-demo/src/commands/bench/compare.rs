@@ -18,7 +18,7 @@ use wisp_engine::{
 use super::{Bench, decoder, ops, prefill_operations_per_second};
 use crate::{
     open::describe,
-    output::{print_json, print_line},
+    output::{counted, print_json, print_line},
     settings::Resolved,
 };
 
@@ -135,7 +135,8 @@ impl Bench {
 impl Comparison {
     fn print(&self) -> Result<()> {
         let (model, device) = (&self.model, &self.device);
-        print_line!("{model} on {device}, {} runs of each in turn", self.runs)?;
+        let runs = counted(self.runs.into(), "run");
+        print_line!("{model} on {device}, {runs} of each in turn")?;
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
             "",

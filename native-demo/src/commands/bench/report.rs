@@ -10,7 +10,10 @@ use wisp_engine::{
     session::{InferenceSession, Precision, StartTimes},
 };
 
-use crate::{output::print_line, settings::Resolved};
+use crate::{
+    output::{counted, print_line},
+    settings::Resolved,
+};
 
 /// What `--json` prints, and the table shows.
 #[derive(Serialize)]
@@ -87,7 +90,8 @@ impl Starts {
 impl Report {
     /// Prints the report as a table and lines of text.
     pub(super) fn print(&self) -> Result<()> {
-        print_line!("{} on {}, {} runs", self.model, self.device, self.runs)?;
+        let runs = counted(self.runs.into(), "run");
+        print_line!("{} on {}, {runs}", self.model, self.device)?;
         print_line!("{}", self.rates())?;
         self.print_details()
     }

@@ -11,7 +11,7 @@ use wisp_engine::{
     tools::{ToolChoice, Tools},
 };
 
-use crate::commands::read_text;
+use crate::commands::{read_text, shown};
 
 /// The tools that the model may call.
 #[derive(Args)]
@@ -47,10 +47,10 @@ impl ToolArgs {
         let Some(path) = &self.tools else {
             return Ok(request);
         };
-        let shown = path.display();
+        let name = shown(path);
         let json: Value = serde_json::from_str(&read_text(path)?)
-            .with_context(|| format!("{shown} is not JSON"))?;
-        let tools = Tools::from_json(&json).with_context(|| shown.to_string())?;
+            .with_context(|| format!("{name} is not JSON"))?;
+        let tools = Tools::from_json(&json).context(name)?;
         let choice = self.tool_choice.clone().unwrap_or_default();
         request
             .with_tools(tools, choice, true)

@@ -10,8 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::mpsc::{self, Receiver};
 
-/// The path that means standard input.
-pub const STDIN: &str = "-";
+use crate::commands::STDIN;
 
 /// Lines that wait to be answered before no more are read.
 const QUEUE: usize = 8;

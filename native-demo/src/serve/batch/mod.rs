@@ -10,5 +10,4 @@ mod output;
 mod request;
 mod run;
 
-pub use input::STDIN;
 pub use run::{BatchFiles, run};

@@ -77,7 +77,7 @@ fn constraints_that_cannot_be_used_are_errors() {
         "{line}"
     );
     let line = refuse("{\"type\": ", &["--json-schema", "-"]);
-    assert!(line.contains("not JSON"), "{line}");
+    assert!(line.contains("standard input is not JSON"), "{line}");
     let line = refuse("", &["--json-schema", "no such file"]);
     assert!(line.contains("no such file"), "{line}");
     let line = refuse("", &["--regex", "[0-9"]);

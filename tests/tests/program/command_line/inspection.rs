@@ -133,3 +133,13 @@ fn perplexity_is_that_of_the_logits() {
         );
     }
 }
+
+#[test]
+fn empty_text_has_no_perplexity() {
+    for flag in ["--file", "--prompt-file"] {
+        let args = [&["perplexity", flag, "-"], &HOST[..]].concat();
+        let line = run_with_input(args, "").failed("an empty text");
+        let words = "standard input has no token to score";
+        assert!(line.contains(words), "{line}");
+    }
+}

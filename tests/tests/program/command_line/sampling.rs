@@ -171,3 +171,15 @@ fn sampling_that_the_file_recommends_applies_if_it_is_asked_for() {
     let set = with(&[&recommended[..], &["--temperature", "0"]].concat());
     assert_eq!(tokens(&set), tokens(&greedy));
 }
+
+#[test]
+fn numbers_beyond_single_precision_are_told_to_be_finite() {
+    for flag in [
+        "--temperature",
+        "--repetition-penalty",
+        "--presence-penalty",
+    ] {
+        let line = run(["generate", "a", flag, "1e40"]).failed("an infinite number");
+        assert!(line.contains("must be a finite number"), "{line}");
+    }
+}

@@ -105,6 +105,36 @@ fn chat_reads_a_conversation_from_standard_input() {
 }
 
 #[test]
+fn chat_fails_if_a_line_of_standard_input_does() {
+    for (input, expected) in [
+        (
+            &b"/exit now\nHello\n"[..],
+            &["/exit takes no argument", "error: 1 line failed"][..],
+        ),
+        (
+            b"/nonsense\n/clear all\n/exit\n",
+            &["no command /nonsense", "error: 2 lines failed"],
+        ),
+        (
+            b"Hello\n\xff\n",
+            &["standard input is not text in UTF-8: line 2 is invalid"],
+        ),
+    ] {
+        let mut child = command(["chat", "--max-new-tokens", "2", "--device", "host"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        for words in expected {
+            assert!(stderr.contains(words), "{words}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn wisp_log_writes_events_to_stderr_and_leaves_stdout_alone() {
     let args = ["generate", "--device", "host", "-n", "2", "--tokens", "1,2"];
     let quiet = run(args).succeeded();

@@ -25,6 +25,7 @@ fn wrong_usage_exits_with_status_2_and_says_what_is_wrong() {
         &["generate", "a", "--logprobs", "1"],
         &["logits", "--tokens", "1"],
         &["perplexity"],
+        &["chat", "--enable-echo"],
         &["bench", "--ops", "--trace", "trace.json"],
     ];
     for args in wrong {
@@ -63,6 +64,12 @@ fn help_of_a_command_has_all_its_paragraphs_and_groups_its_flags() {
         ("generate", "Structured output:"),
         ("generate", "Memory and cache:"),
         ("chat", "Sampling:"),
+        (
+            "chat",
+            "0 is all [default: 0, or as --generation-config says]",
+        ),
+        ("chat", "the exit status is 1 if a line failed."),
+        ("warm-cache", "needs --out"),
         ("serve", "Adapters:"),
     ] {
         let help = help(command);
@@ -107,32 +114,44 @@ fn generate_reports_every_field_of_its_json() {
 
 #[test]
 fn a_prompt_is_read_from_standard_input() {
-    let args = [
-        "generate",
-        "--json",
-        "--device",
-        "host",
-        "--max-new-tokens",
-        "4",
-        "--prompt-file",
-        "-",
-    ];
-    let (got, expected) = (
-        run_with_input(args, "Once upon a time").json(),
-        generate(&["Once upon a time", "--max-new-tokens", "4"]),
-    );
-    assert_eq!(
-        (&got["prompt_tokens"], &got["tokens"]),
-        (&expected["prompt_tokens"], &expected["tokens"])
-    );
+    let fixed = ["generate", "--json", "--max-new-tokens", "4"];
+    for (flags, input, prompt) in [
+        (
+            &["--prompt-file", "-"][..],
+            "Once upon a time",
+            "Once upon a time",
+        ),
+        (&["-"], "Once upon a time\n", "Once upon a time"),
+        (
+            &["--prompt", "-"],
+            "Once upon a time\r\n",
+            "Once upon a time",
+        ),
+        // Only the last line break is left out.
+        (&["-"], "Once upon a time\n\n", "Once upon a time\n"),
+    ] {
+        let got = run_with_input([&fixed, flags, &HOST].concat(), input).json();
+        let expected = generate(&[prompt, "--max-new-tokens", "4"]);
+        assert_eq!(
+            (&got["prompt_tokens"], &got["tokens"]),
+            (&expected["prompt_tokens"], &expected["tokens"]),
+            "{flags:?} {input:?}"
+        );
+    }
+    // Whoever gives no prompt is told so.
+    let told = run(["generate"]).stderr;
+    assert!(told.contains("<TEXT|-|"), "{told}");
+    assert!(told.contains("--prompt-file <F|->"), "{told}");
 }
 
 #[test]
 fn standard_input_is_read_once() {
-    let flags = ["--prompt-file", "-", "--json-schema", "-"];
-    let both = run_with_input([&["generate"], &flags[..], &HOST].concat(), "{}");
-    let line = both.failed("two texts from standard input");
-    assert!(line.contains("standard input is read twice"), "{line}");
+    for prompt in [&["--prompt-file", "-"][..], &["-"]] {
+        let flags = [prompt, &["--json-schema", "-"]].concat();
+        let both = run_with_input([&["generate"], &flags[..], &HOST].concat(), "{}");
+        let line = both.failed("two texts from standard input");
+        assert!(line.contains("standard input is read twice"), "{line}");
+    }
 }
 
 #[test]
@@ -144,7 +163,8 @@ fn lengths_that_exceed_the_context_name_the_one_that_is_needed() {
         line.contains("need 13 tokens") && line.contains("--max-length"),
         "{line}"
     );
-    bench("13").succeeded();
+    let shown = bench("13").succeeded().stdout;
+    assert!(shown.contains(", 1 run\n"), "{shown}");
     let text = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(text.path(), "Once upon a time").unwrap();
     let path = text.path().to_str().unwrap();
@@ -154,4 +174,12 @@ fn lengths_that_exceed_the_context_name_the_one_that_is_needed() {
         line.contains("from 2 to 32; --max-length N allows more"),
         "{line}"
     );
+}
+
+#[test]
+fn empty_name_of_a_model_is_told() {
+    for args in [&["info"][..], &["generate", "a"], &["tokenize", "a"]] {
+        let line = run([args, &["--model", ""]].concat()).failed("no name");
+        assert!(line.contains("the model's name is empty"), "{line}");
+    }
 }
