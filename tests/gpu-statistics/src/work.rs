@@ -1,9 +1,9 @@
 //! What a turn of a kernel's hot loop achieves, so that its instructions can be stated per weight or multiply-add.
 //!
 //! What a turn achieves no compiler can tell, so a table does, in terms of the kernel's own constants. The hot loop is the
-//! one that loads the most bytes, of those with as many inner loops as the table states, and with matrix products if the kernel
-//! has any: of the outermost loops or, if none is such, of those within them. Kernels without a row are measured by a turn of
-//! their longest loop.
+//! one that loads the most bytes, of the outermost loops with as many inner loops as the table states. If a kernel has matrix
+//! products, it is one that has some: an outermost loop or, if none is such, one within them. Kernels without a row are measured
+//! by a turn of their longest loop.
 
 use std::collections::BTreeMap;
 
@@ -200,20 +200,26 @@ pub fn hot_loop(
         }));
     };
     let number = |text: &str| product(text, constants);
-    let multiplies = listing.total.matrix_products > 0.0;
+    let multiplies = |one: &Loop| one.iteration(&mut std::iter::empty()).matrix_products > 0.0;
+    let has_products = listing.loops.iter().any(multiplies);
     let list_for = |one: &Loop| {
-        let counted_once = one.iteration(&mut std::iter::empty());
         let mut lists = work.turns.iter();
         let list = lists.find(|list| list.len() == one.inner_loops())?;
-        (!multiplies || counted_once.matrix_products > 0.0).then_some(list)
+        (!has_products || multiplies(one)).then_some(list)
     };
+    let mut loops: Vec<&Loop> = listing.loops.iter().collect();
+    while has_products && !loops.is_empty() && loops.iter().all(|one| list_for(one).is_none()) {
+        loops = loops.into_iter().flat_map(|one| &one.inner).collect();
+    }
     let mut turns = Vec::new();
-    for (one, inner) in outermost(listing.loops.iter().collect(), list_for) {
-        let inner: Vec<f64> = inner
-            .iter()
-            .map(|text| number(text))
-            .collect::<Result<_, _>>()?;
-        turns.push(one.iteration(&mut inner.into_iter()));
+    for one in loops {
+        if let Some(inner) = list_for(one) {
+            let inner: Vec<f64> = inner
+                .iter()
+                .map(|text| number(text))
+                .collect::<Result<_, _>>()?;
+            turns.push(one.iteration(&mut inner.into_iter()));
+        }
     }
     let hottest = turns
         .into_iter()
@@ -233,18 +239,6 @@ pub fn hot_loop(
         per_unit: hottest.times(1.0 / number(work.units)?),
         busy_lanes,
     }))
-}
-
-/// Returns the loops for which there is something, and that: of the outermost ones, or where there is nothing for these, of
-/// those within them.
-fn outermost<T>(loops: Vec<&Loop>, find: impl Fn(&Loop) -> Option<T>) -> Vec<(&Loop, T)> {
-    let found = loops.iter().filter_map(|one| Some((*one, find(one)?)));
-    let found: Vec<_> = found.collect();
-    if loops.is_empty() || !found.is_empty() {
-        return found;
-    }
-    let inner = loops.into_iter().flat_map(|one| &one.inner);
-    outermost(inner.collect(), find)
 }
 
 /// Evaluates a product of numbers and constants, with at most one divisor.
@@ -319,8 +313,8 @@ mod tests {
             inner: vec![single_loop(192.0, 308.0), products],
         };
         let listing = Listing {
-            total: around.iteration(&mut std::iter::empty()),
             loops: vec![single_loop(180.0, 400.0), around],
+            ..Listing::default()
         };
         let constants = ["EDGE_ROWS", "EDGE_TOKENS", "BLOCKS", "WG"].map(|name| (name.into(), 32));
         let hot = hot_loop(

@@ -88,8 +88,8 @@ fn notes(report: &Value) -> Vec<&str> {
 fn rows_that_do_not_fit_take_the_nearest_encoding_and_one_note() {
     let folder = tempfile::tempdir().expect("a folder");
     for (width, dtype, wanted, expected) in [
-        (576, Dtype::F32, "q4_k", Encoding::Q4_0),
-        (576, Dtype::BF16, "q4_k", Encoding::Q4_0),
+        (576, Dtype::F32, "q4_k", Encoding::Q5_0),
+        (576, Dtype::BF16, "q5_k", Encoding::Q5_1),
         (576, Dtype::F16, "q6_k", Encoding::Q8_0),
         (100, Dtype::F32, "q4_k", Encoding::F16),
         (100, Dtype::BF16, "q8_0", Encoding::BF16),
