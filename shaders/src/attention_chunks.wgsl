@@ -6,6 +6,10 @@ import package::paged::sequence_capacity;
 /// Parts of heads that a run of `attention_split` writes at most, for each query head: tokens times chunks.
 const MAX_PARTS: u32 = 512u;
 
+/// Query heads of a KV head for which the grid of `attention_split_wide` has a workgroup. On tensor cores every other workgroup
+/// computes those of two.
+const WIDE_SPLIT_HEADS: u32 = 4u;
+
 /// The fewest positions of a chunk of `attention_split`, and those that it computes at a time.
 const CHUNK_STEP: u32 = 128u;
 

@@ -1,5 +1,5 @@
-// Attention of few tokens on NVIDIA's tensor cores, as accurate as in f32: chunks of what a token sees as in
-// attention_split.wgsl, whose scores and weighted sums are products of matrices of halves as in attention_mma.wgsl, which
+// Attention of few tokens, with heads of up to 256 elements, on NVIDIA's tensor cores, as accurate as in f32: chunks of what a
+// token sees as in attention_split.wgsl, whose scores and weighted sums are products of matrices of halves as in attention_mma.wgsl, which
 // says how accurate they are.
 //
 // A workgroup computes one chunk for up to eight query heads of one KV head, and a subgroup every fourth run of 32 positions

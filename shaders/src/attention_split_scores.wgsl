@@ -74,7 +74,7 @@ fn score_positions(offset: u32, first: u32, end: u32, vec4s: u32, g: u32, t: u32
     for (var j = 0u; j < 4u; j++) {
         key_offsets[j] = subgroupShuffle(offset, 8u * j + g);
     }
-    // Of eight positions each; then weights.
+    // Of eight positions each.
     var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
     for (var s = 0u; s < SLICES; s++) {
         if 64u * s < p.head_dim {
@@ -91,7 +91,7 @@ fn score_positions(offset: u32, first: u32, end: u32, vec4s: u32, g: u32, t: u32
             }
         }
     }
-    var scores: array<vec2<f32>, 4>;
+    var scores: Scores;
     for (var j = 0u; j < 4u; j++) {
         scores[j] = unit * fma(sums[j].zw, vec2(1.0 / SECOND_UNIT), sums[j].xy);
     }

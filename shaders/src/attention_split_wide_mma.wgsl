@@ -4,7 +4,7 @@
 // A workgroup computes one chunk for up to eight query heads of one KV head, 128 positions at a time: each subgroup scores 32 of
 // them (attention_split_scores.wgsl), and sums its share of the values' elements over all of them. The largest scores and the
 // weights pass through workgroup memory.
-import package::attention_chunks::{chunk_count, chunk_range, part_offset, share_of, CHUNK_STEP};
+import package::attention_chunks::{chunk_count, chunk_range, part_offset, share_of, CHUNK_STEP, WIDE_SPLIT_HEADS};
 import package::attention_halves::{next_reference, LN_2};
 import package::attention_io::{cache_pages, index, visible_kv_row, visible_range};
 import package::attention_params::{p, store_out, with_sink, LOWEST};
@@ -13,7 +13,7 @@ import package::attention_split_scores::{load_queries, score_positions, sum_valu
 import package::cache::head_offset;
 import package::quad::{quad_max, quad_sum};
 import package::query::{MAX_VALUE_DIM, MAX_VALUE_VEC4S};
-import constants::{AT_ONCE, DIMS};
+import constants::DIMS;
 
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 const MIN_SUBGROUP = 32u;
@@ -34,8 +34,8 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    // The grid has workgroups for AT_ONCE heads each: every other one computes its own and those of the next.
-    let share = share_of(wid.x + wid.z * groups.x, AT_ONCE);
+    // Every other workgroup computes the heads of two.
+    let share = share_of(wid.x + wid.z * groups.x, WIDE_SPLIT_HEADS);
     let group = p.heads / p.kv_heads;
     let first_of_group = share.first_head - share.kv_head * group;
     let heads = min(HEADS, group - first_of_group);

@@ -340,7 +340,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("attention_split.", "heads4", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_LOADS", 1), ("KEY_VEC4S", 64), ("MAX_COLS", 4)], DeviceClass::Any, ANY),
     variant("attention_split.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8), ("OWN_LOADS", 1), ("KEY_VEC4S", 64)], DeviceClass::Any, ANY),
     // Heads of more than 256 elements.
-    variant("attention_split_wide.", "mma", "attention_split_wide_mma", &["subgroups", "mma", "whole_keys", "whole_values", "wide"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576), ("AT_ONCE", 4)], DeviceClass::Gpu, ANY),
+    variant("attention_split_wide.", "mma", "attention_split_wide_mma", &["subgroups", "mma", "whole_keys", "whole_values", "wide"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576)], DeviceClass::Gpu, ANY),
     variant("attention_split_wide.", "heads1", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("OWN_LOADS", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
     variant("attention_split_wide.", "heads2", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("OWN_LOADS", 2), ("KEY_VEC4S", 144), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
     variant("attention_split_wide.", "baseline", "attention_split", &["whole_keys"], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("OWN_LOADS", 2), ("KEY_VEC4S", 144)], DeviceClass::Any, ANY),

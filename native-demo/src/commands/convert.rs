@@ -34,7 +34,8 @@ pub struct Convert {
     #[arg(long, value_name = "FILE.gguf|DIRECTORY")]
     out: PathBuf,
     /// The encoding of matrices: f32, f16, bf16, and in GGUF q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1 or q4_0; rows that
-    /// are not a multiple of 256 weights become q8_0, q5_1 or q5_0 in the place of q6_k, q5_k or q4_k [default: the model's]
+    /// are not a multiple of 256 weights become q8_0, q5_1 or q5_0 in the place of q6_k, q5_k or q4_k, or stay as they are if
+    /// that would be larger [default: the model's]
     #[arg(long, value_name = "ENCODING", value_parser = encoding)]
     encoding: Option<Encoding>,
     /// Replace the output if it exists and is a file; never a file of the model, and never a directory

@@ -188,8 +188,8 @@ impl Generate {
             .complete(&mut sampling, &settings, recommended)?;
         let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let limit = LengthLimit::new(&open, max_new_tokens);
-        let mut constraint = self.constraint.read()?;
         let text = self.text()?;
+        let mut constraint = self.constraint.read()?;
         let source = self.source(open.text(), text.as_deref(), &mut constraint)?;
         let grammar = constraint.map(|constraint| open.text().grammar(&constraint));
         let grammar = grammar.transpose()?;

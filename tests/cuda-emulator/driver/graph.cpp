@@ -114,6 +114,7 @@ EXPORT CUresult cuStreamEndCapture(Stream* handle, Graph** graph) {
     std::unique_lock lock(captures_mutex);
     auto capture = std::move(stream->capture);
     lock.unlock();
+    if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     auto made = std::make_shared<Graph>();
     made->context = call.context;

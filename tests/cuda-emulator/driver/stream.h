@@ -48,7 +48,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::deque<Operation> queue;
     /// With lazy streams: up to here something waits for the operations.
     uint64_t demand = 0;
-    /// Begun, ended and seen by other threads with `captures_mutex` locked.
+    /// Begun, ended and looked at for other streams with `captures_mutex` locked. Calls with the stream itself look at it without:
+    /// a stream is one thread's while it captures.
     std::unique_ptr<Capture> capture;
 };
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use wisp_shaders::{
     CacheFormat,
-    params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
+    params::{AttentionParams, CHUNK_STEP, MAX_PARTS, WIDE_SPLIT_HEADS},
 };
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
 use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close, exact, noise};
@@ -52,6 +52,7 @@ const WIDE_LONG: &[Batch] = &[
     batch([4, 2, 340, 3], 300, 5.0, &[(899, 1), (40, 1)]),
     batch([5, 1, 260, 16], 0, 0.0, &[(290, 1), (10, 3)]),
     latent_batch([6, 1, 576, 512, 16], &[(450, 1), (150, 1)]),
+    latent_batch([11, 1, 576, 512, 16], &[(450, 1), (150, 2)]),
     latent_batch([3, 1, 575, 301, 3], &[(290, 2)]),
 ];
 
@@ -151,7 +152,7 @@ fn split(b: &Batch, case: Case) -> Case {
 
 /// The same for heads of more than 256 elements.
 fn split_wide(b: &Batch, case: Case) -> Case {
-    split_in(4, b, case)
+    split_in(WIDE_SPLIT_HEADS as usize, b, case)
 }
 
 /// The same for heads of any size, and the op.

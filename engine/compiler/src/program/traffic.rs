@@ -2,11 +2,11 @@
 
 use std::{mem::offset_of, ops::AddAssign};
 
-use wisp_graph::{
-    lowering::ParamWord,
-    ops::lowerings::{SPLIT_HEADS, WIDE_SPLIT_HEADS},
+use wisp_graph::{lowering::ParamWord, ops::lowerings::SPLIT_HEADS};
+use wisp_shaders::{
+    AttentionKind, Kernel, OpKind,
+    params::{AttentionParams, WIDE_SPLIT_HEADS},
 };
-use wisp_shaders::{AttentionKind, Kernel, OpKind, params::AttentionParams};
 
 use super::{BufferRef, Call, Program};
 
@@ -119,7 +119,13 @@ impl Program {
         // How often keys and values are read, and for how many tokens.
         let (times, tokens) = match run.kind {
             AttentionKind::Split => (group.div_ceil(SPLIT_HEADS.into()), run.rows),
-            AttentionKind::SplitWide => (group.div_ceil(WIDE_SPLIT_HEADS.into()), run.rows),
+            AttentionKind::SplitWide => {
+                let at_once = match kernel.needs.mma {
+                    true => SPLIT_HEADS,
+                    false => WIDE_SPLIT_HEADS,
+                };
+                (group.div_ceil(at_once.into()), run.rows)
+            }
             AttentionKind::Tiled => {
                 let times = group.div_ceil(u64::from(kernel.tile[1].max(1)));
                 (times, run.rows / group.max(1))

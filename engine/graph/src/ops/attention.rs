@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use wisp_shaders::{
     CacheFormat,
-    params::{AttentionParams, CHUNK_STEP, MAX_HEAD_DIM, MAX_PARTS, MAX_VALUE_DIM},
+    params::{
+        AttentionParams, CHUNK_STEP, MAX_HEAD_DIM, MAX_PARTS, MAX_VALUE_DIM, WIDE_SPLIT_HEADS,
+    },
 };
 use wisp_types::{DType, Shape};
 
@@ -218,9 +220,6 @@ const WIDE: u32 = 256;
 /// The most query heads of a KV head that `attention_split` computes in one workgroup, which reads the keys and
 /// values once.
 pub const SPLIT_HEADS: u32 = 8;
-
-/// The same of `attention_split_wide`.
-pub const WIDE_SPLIT_HEADS: u32 = 4;
 
 impl AttentionSpec {
     /// The most positions for which software adapters compute a token in one invocation, `attention_serial`, in

@@ -85,7 +85,7 @@ pub use unary::Unary;
 #[doc(hidden)]
 pub mod lowerings {
     pub use super::{
-        attention::{SPLIT_HEADS, WIDE_SPLIT_HEADS},
+        attention::SPLIT_HEADS,
         gated::{GatedOperands, GatedProduct, lower_gated, lower_product_gate},
         linear::{LinearPart, lower_linear_stack},
         lora::{LoraProducts, lower_lora},

@@ -148,7 +148,7 @@ fn a_prompt_is_read_from_standard_input() {
 fn standard_input_is_read_once() {
     for prompt in [&["--prompt-file", "-"][..], &["-"]] {
         let flags = [prompt, &["--json-schema", "-"]].concat();
-        let both = run_with_input([&["generate"], &flags[..], &HOST].concat(), "{}");
+        let both = run_with_input([&["generate"], &flags[..], &HOST].concat(), "Once upon");
         let line = both.failed("two texts from standard input");
         assert!(line.contains("standard input is read twice"), "{line}");
     }

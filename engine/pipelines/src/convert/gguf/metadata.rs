@@ -21,12 +21,16 @@ const STORAGE_KEYS: [&str; 3] = [
 ];
 
 /// The numbers in llama.cpp's `llama_ftype` of files that are mostly in one encoding.
-const FILE_TYPES: [(Encoding, u32); 7] = [
+const FILE_TYPES: [(Encoding, u32); 11] = [
     (Encoding::F32, 0),
     (Encoding::F16, 1),
     (Encoding::Q4_0, 2),
+    (Encoding::Q4_1, 3),
     (Encoding::Q8_0, 7),
+    (Encoding::Q5_0, 8),
+    (Encoding::Q5_1, 9),
     (Encoding::Q4_K, 14),
+    (Encoding::Q5_K, 16),
     (Encoding::Q6_K, 18),
     (Encoding::BF16, 32),
 ];
@@ -241,5 +245,18 @@ fn scaling(scaling: &RopeScaling) -> Vec<(&'static str, Value)> {
             float("rope.scaling.attn_factor", *for_long),
         ],
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wisp_weights::encodings::QUANTIZABLE;
+
+    #[test]
+    fn all_encodings_of_conversions_have_file_types() {
+        for encoding in QUANTIZABLE {
+            assert!(FILE_TYPES.iter().any(|row| row.0 == encoding), "{encoding}");
+        }
     }
 }
