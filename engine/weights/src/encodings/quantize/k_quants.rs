@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::rounding::{extreme, inverse, push_half};
+use super::rounding::{extreme, inverse, push_half, push_nibbles};
 
 /// A sub-block whose magnitudes are below this is stored as zeros.
 const NEGLIGIBLE: f32 = 1e-15;
@@ -11,15 +11,6 @@ const NEGLIGIBLE: f32 = 1e-15;
 /// Rounds to the nearest level; ties to even.
 fn nearest(x: f32, low: i32, high: i32) -> i32 {
     (x.round_ties_even() as i32).clamp(low, high)
-}
-
-/// Appends the low nibbles of levels: those of `step` levels are the low halves of bytes, those of the next
-/// `step` levels the high halves.
-fn push_nibbles(levels: &[u8], step: usize, out: &mut Vec<u8>) {
-    for part in levels.chunks_exact(2 * step) {
-        let (low, high) = part.split_at(step);
-        out.extend(low.iter().zip(high).map(|(low, high)| low & 15 | high << 4));
-    }
 }
 
 /// The scales that are tried for sub-blocks with a scale and a minimum.

@@ -1,6 +1,6 @@
 //! Quantisers to blocks of 32 weights with one scale, and perhaps a minimum. All scales are rounded to a half only in the file.
 
-use super::rounding::{extreme, inverse, push_half};
+use super::rounding::{extreme, inverse, push_half, push_nibbles};
 
 /// Appends a block of `Q8_0`, scaled so that the largest magnitude becomes 127.
 pub(super) fn q8_0(block: &[f32], out: &mut Vec<u8>) {
@@ -13,27 +13,27 @@ pub(super) fn q8_0(block: &[f32], out: &mut Vec<u8>) {
 /// Appends a block of `Q4_0`, scaled so that the extreme becomes -8: the levels are -8 to 7.
 pub(super) fn q4_0(block: &[f32], out: &mut Vec<u8>) {
     let levels = symmetric(block, 8.0, out);
-    push_nibbles(&levels, out);
+    push_nibbles(&levels, 16, out);
 }
 
 /// Appends a block of `Q5_0`, scaled so that the extreme becomes -16: the levels are -16 to 15.
 pub(super) fn q5_0(block: &[f32], out: &mut Vec<u8>) {
     let levels = symmetric(block, 16.0, out);
     push_fifth_bits(&levels, out);
-    push_nibbles(&levels, out);
+    push_nibbles(&levels, 16, out);
 }
 
 /// Appends a block of `Q4_1`, whose least weight has the level 0, and whose largest one 15.
 pub(super) fn q4_1(block: &[f32], out: &mut Vec<u8>) {
     let levels = affine(block, 15.0, out);
-    push_nibbles(&levels, out);
+    push_nibbles(&levels, 16, out);
 }
 
 /// Appends a block of `Q5_1`, whose least weight has the level 0, and whose largest one 31.
 pub(super) fn q5_1(block: &[f32], out: &mut Vec<u8>) {
     let levels = affine(block, 31.0, out);
     push_fifth_bits(&levels, out);
-    push_nibbles(&levels, out);
+    push_nibbles(&levels, 16, out);
 }
 
 /// Appends the scale with which the extreme becomes `-half`, and returns the levels plus `half`.
@@ -55,12 +55,6 @@ fn affine(block: &[f32], most: f32, out: &mut Vec<u8>) -> Vec<u8> {
     push_half(low, out);
     let level = |x: &f32| ((x - low) * scale + 0.5).clamp(0.0, most) as u8;
     block.iter().map(level).collect()
-}
-
-/// Appends the low four bits of levels: those of the first half of them are the low halves of bytes.
-fn push_nibbles(levels: &[u8], out: &mut Vec<u8>) {
-    let (low, high) = levels.split_at(levels.len() / 2);
-    out.extend(low.iter().zip(high).map(|(low, high)| low & 15 | high << 4));
 }
 
 /// Appends the fifth bits of levels, as bits of a word.

@@ -19,3 +19,12 @@ pub(super) fn extreme(block: &[f32]) -> f32 {
     let larger = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
     block.iter().fold(0.0, larger)
 }
+
+/// Appends the low nibbles of levels: those of `step` levels are the low halves of bytes, those of the next
+/// `step` levels the high halves.
+pub(super) fn push_nibbles(levels: &[u8], step: usize, out: &mut Vec<u8>) {
+    for part in levels.chunks_exact(2 * step) {
+        let (low, high) = part.split_at(step);
+        out.extend(low.iter().zip(high).map(|(low, high)| low & 15 | high << 4));
+    }
+}
