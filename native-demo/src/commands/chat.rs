@@ -196,7 +196,8 @@ impl Conversation {
             // A line that cannot be added to the history is no reason to stop.
             let _ = editor.add_history_entry(line.trim());
             if !interrupt::forget() {
-                break;
+                // A signal ends the program, with its own exit status.
+                return Ok(());
             }
         }
         if failures > 0 && !io::stdin().is_terminal() {

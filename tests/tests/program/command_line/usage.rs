@@ -138,7 +138,7 @@ fn a_prompt_is_read_from_standard_input() {
             "{flags:?} {input:?}"
         );
     }
-    // Whoever gives no prompt is told so.
+    // Without a prompt, the usage error names both ways to standard input.
     let told = run(["generate"]).stderr;
     assert!(told.contains("<TEXT|-|"), "{told}");
     assert!(told.contains("--prompt-file <F|->"), "{told}");

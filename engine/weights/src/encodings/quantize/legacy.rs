@@ -41,7 +41,7 @@ fn symmetric(block: &[f32], half: f32, out: &mut Vec<u8>) -> Vec<u8> {
     let d = extreme(block) / -half;
     let scale = inverse(d);
     push_half(d, out);
-    let level = |x: &f32| (x * scale + half + 0.5).clamp(0.0, 2.0 * half - 1.0) as u8;
+    let level = |x: &f32| (x * scale + (half + 0.5)).clamp(0.0, 2.0 * half - 1.0) as u8;
     block.iter().map(level).collect()
 }
 
