@@ -11,8 +11,9 @@ use wesl::{
 
 use crate::device_class::DeviceClass;
 use crate::variants::{
-    ANY_COLS, BYTE_ENCODINGS, INTEGER_SCALE_ENCODINGS, LOOKUP_FILES, NIBBLE_ENCODINGS,
-    SUBNORMAL_FILE, VALUE_TABLES, VARIANTS, ValueTable, Variant,
+    ANY_COLS, BYTE_ENCODINGS, CODE_ENCODINGS, EXACT_HALVES_FILE, FEW_TOKENS_FILE,
+    INTEGER_SCALE_ENCODINGS, LOOKUP_FILES, NIBBLE_ENCODINGS, SUBNORMAL_FILE, VALUE_TABLES,
+    VARIANTS, ValueTable, Variant,
 };
 
 /// Symbols that a kernel declares for the build script without using them itself.
@@ -56,8 +57,8 @@ pub(crate) fn jobs() -> Vec<Job> {
         }
         for encoding in variant.formats() {
             // Rows that are multiples of 32 wide need no scalar loads.
-            if ANY_COLS.contains(encoding) || !variant.features.contains(&"scalar") {
-                jobs.push((variant, Some(*encoding)));
+            if ANY_COLS.contains(&encoding) || !variant.features.contains(&"scalar") {
+                jobs.push((variant, Some(encoding)));
             }
         }
     }
@@ -80,18 +81,23 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let any_cols = any_cols.map(|_| "any_cols");
     let software = (variant.device_class == DeviceClass::Software).then_some("software");
     let is_looked_up = |table: &ValueTable| table.looks_up_bytes || !has("int8");
-    let looks_up = LOOKUP_FILES.contains(&variant.file)
-        && encoding.and_then(value_table).is_some_and(is_looked_up);
     let has_bytes = encoding.is_some_and(|name| BYTE_ENCODINGS.contains(&name));
     // Kernels for more tokens than rows would scale more of x than they have weights to convert.
     let few_tokens = !has("weights_first");
     let subnormals = variant.file == SUBNORMAL_FILE && has_bytes && few_tokens;
     let nibbles =
         has("mma") && !has("int8") && encoding.is_some_and(|name| NIBBLE_ENCODINGS.contains(&name));
-    let bytes = has("mma") && has_bytes;
+    let few_tokens_on_mma = variant.file == FEW_TOKENS_FILE;
+    let floats_on_mma = few_tokens_on_mma || variant.file == EXACT_HALVES_FILE;
+    let codes = floats_on_mma && encoding.is_some_and(|name| CODE_ENCODINGS.contains(&name));
+    let f8 = floats_on_mma && encoding == Some("f8_e4m3");
+    let bytes = has("mma") && (has_bytes || few_tokens_on_mma || codes || f8);
     let integer_scales = has("mma")
         && variant.constants.contains(&("TOKENS", 1))
         && encoding.is_some_and(|name| INTEGER_SCALE_ENCODINGS.contains(&name));
+    let looks_up = LOOKUP_FILES.contains(&variant.file)
+        && !codes
+        && encoding.and_then(value_table).is_some_and(is_looked_up);
     let whole_blocks = bytes || has("int8") && !has("parts");
     let whole_values = has("value_pairs") && encoding == Some("f16");
     let others = [
@@ -103,6 +109,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         whole_blocks.then_some("whole_blocks"),
         bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
+        codes.then_some("codes"),
         integer_scales.then_some("integer_scales"),
         whole_values.then_some("whole_values"),
     ];

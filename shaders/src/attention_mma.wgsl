@@ -7,6 +7,9 @@
 // Tensor cores truncate sums to about as many bits as f32 has (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
 // 2021). So that errors do not add up over a long sequence, the sums of a tile are computed apart, and added as f32.
 //
+// Of a cache in q8_0 the bytes of keys are multiplied, and the sums of each block with its scale. Values are split as well, into
+// two halves whose sum they are.
+//
 // A subgroup computes 16 rows, of which a lane has rows `g` and `g + 8` with `g = lane / 4`. Scores leave the matrix units
 // in the registers in which weights enter them. In scores the order of elements, and in sums that of columns, is chosen so
 // that a lane reads 16 bytes at a time of keys and of values.
@@ -16,11 +19,13 @@
 import package::attention_halves::{next_reference, LN_2, LOG2_E, SECOND_UNIT};
 import package::attention_io::{cache_pages, index, load_query, run_of_tokens, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
-import package::cache::{head_offset, key_pair, value_pair};
+import package::cache::{head_offset, key_load, value_load, without_rest, Load};
+@if(q8_0) import package::cache::{byte_halves, halves_of, scales_of};
 import package::half_precision::{half_scale, half_unscale, max_magnitude, two_halves};
 import package::mma::{cuda_byte_perm, cuda_mma_m16n8k16};
 import package::quad::{quad_max, quad_sum};
 import package::query::MAX_VALUE_DIM;
+@if(q8_0) import package::unpack::half_at;
 import constants::{DIMS, POSITIONS};
 @if(shared_rows) import constants::{ROWS, ROW_SUBGROUPS};
 
@@ -32,6 +37,8 @@ const MIN_SUBGROUP = 32u;
 // Chunks of keys and of values. A lane loads a chunk at a time, eight elements, of four positions that meet in a lane's part of
 // a matrix.
 const KEY_CHUNKS: u32 = DIMS / 8u;
+// Blocks of q8_0: each invocation loads the scales of one.
+@if(q8_0) const BLOCKS: u32 = DIMS / 32u;
 const VALUE_CHUNKS: u32 = min(DIMS, MAX_VALUE_DIM) / 8u;
 const_assert POSITIONS * KEY_CHUNKS == 4u * WG;
 // Invocations that load values: all of them, but where values are smaller than keys.
@@ -40,8 +47,8 @@ const VALUE_LOADERS: u32 = POSITIONS / 4u * VALUE_CHUNKS;
 const GROUPS: u32 = DIMS / 32u / ROW_SUBGROUPS;
 const VALUE_GROUPS: u32 = VALUE_CHUNKS / 4u;
 // Matrices of sums that are multiplied at a time, with second halves and then with first ones: fewer need fewer registers.
-@if(!shared_rows) const SUMS_AT_ONCE: u32 = 4u;
-@if(shared_rows) const SUMS_AT_ONCE: u32 = 2u;
+@if(!q8_0 && !shared_rows) const SUMS_AT_ONCE: u32 = 4u;
+@if(q8_0 || shared_rows) const SUMS_AT_ONCE: u32 = 2u;
 // vec4s of words from one position to the next, or from four positions: eight lanes that read or write together do so in
 // different banks.
 const KEY_STRIDE: u32 = KEY_CHUNKS + 4u;
@@ -54,13 +61,21 @@ var<workgroup> keys: array<vec4<u32>, POSITIONS * KEY_STRIDE>; // [position, chu
 // The same element of two positions in a word. A vec4 has two elements of four positions: [four positions, chunk / 8, part
 // of a chunk, chunk % 8].
 var<workgroup> values: array<vec4<u32>, POSITIONS / 4u * VALUE_STRIDE>;
+// The second parts of values, where there is room for keys as well.
+@if(q8_0 && !shared_rows) var<workgroup> rests: array<vec4<u32>, POSITIONS / 4u * VALUE_STRIDE>;
+@if(q8_0 && shared_rows) const_assert POSITIONS / 4u * VALUE_STRIDE <= POSITIONS * KEY_STRIDE;
+// The scales of keys: [block, pair of positions], and those of values, in both halves of a word: [position, block].
+@if(q8_0) var<workgroup> key_scales: array<vec2<f32>, WG / 2u>;
+@if(q8_0) var<workgroup> value_scales: array<u32, WG>;
 // Offsets of the keys and values in the cache, of two tiles in turn.
 var<workgroup> head_offsets: array<u32, 2u * POSITIONS>;
 // The scores of each subgroup's elements: [subgroup, position / 8, lane].
 @if(shared_rows) var<workgroup> own_scores: array<vec4<f32>, WG / 8u * POSITIONS>;
 
 // A chunk of each of a lane's positions.
-alias Chunks = array<vec4<u32>, 4>;
+alias Chunks = array<Load, 4>;
+// The same as halves, two in a word.
+alias HalfChunks = array<vec4<u32>, 4>;
 
 // What an invocation loads: a chunk of four positions, of which the others are 1, 8 and 9 behind the first.
 struct Own {
@@ -94,32 +109,76 @@ fn load_offsets(first: u32, position: u32) -> vec4<u32> {
 
 fn load_keys(first: u32, own: Own) -> Chunks {
     let offsets = load_offsets(first, own.position);
-    return array(
-        key_pair(offsets.x, own.chunk),
-        key_pair(offsets.y, own.chunk),
-        key_pair(offsets.z, own.chunk),
-        key_pair(offsets.w, own.chunk),
+    return Chunks(
+        key_load(offsets.x, own.chunk),
+        key_load(offsets.y, own.chunk),
+        key_load(offsets.z, own.chunk),
+        key_load(offsets.w, own.chunk),
     );
 }
 
 fn load_values(first: u32, own: Own) -> Chunks {
     let offsets = load_offsets(first, own.position);
-    return array(
-        value_pair(offsets.x, own.chunk),
-        value_pair(offsets.y, own.chunk),
-        value_pair(offsets.z, own.chunk),
-        value_pair(offsets.w, own.chunk),
+    return Chunks(
+        value_load(offsets.x, own.chunk),
+        value_load(offsets.y, own.chunk),
+        value_load(offsets.z, own.chunk),
+        value_load(offsets.w, own.chunk),
     );
 }
 
-// Stores keys. A head may end in half a chunk; what the cache has in the other half is left out.
-fn store_keys(lid: u32, chunks: Chunks, is_half: bool) {
+// Stores keys. `last_chunk` is the own one, unless that is beyond the head's end.
+fn store_keys(lid: u32, chunks: Chunks, last_chunk: u32, vec4s: u32) {
     let own = own_of(lid, KEY_CHUNKS);
     let at = own.position * KEY_STRIDE + own.chunk;
     for (var i = 0u; i < 4u; i++) {
-        let chunk = chunks[i];
-        keys[at + (i / 2u * 8u + i % 2u) * KEY_STRIDE] = vec4(chunk.xy, select(chunk.zw, vec2(0u), is_half));
+        let chunk = without_rest(chunks[i], last_chunk, vec4s);
+        @if(!q8_0) let halves = chunk;
+        @if(q8_0) let halves = vec4(byte_halves(chunk.x), byte_halves(chunk.y));
+        keys[at + (i / 2u * 8u + i % 2u) * KEY_STRIDE] = halves;
     }
+}
+
+// Loads the scales of block `lid % BLOCKS` of a position: a word of its key and one of its value. Beyond the head's end it is that
+// of another block; sums are 0 there.
+@if(q8_0)
+fn load_scales(lid: u32, first: u32, vec4s: u32) -> vec2<u32> {
+    let head = head_offsets[first_offset(first) + lid / BLOCKS];
+    return scales_of(head, vec4s, min(lid % BLOCKS * 8u, vec4s - 1u));
+}
+
+@if(q8_0)
+fn store_scales(lid: u32, scales: vec2<u32>) {
+    let position = lid / BLOCKS;
+    key_scales[(lid % BLOCKS * POSITIONS + position) / 2u][position % 2u] = half_at(scales.x, lid % BLOCKS);
+    value_scales[lid] = cuda_byte_perm(scales.y, 0u, select(0x1010u, 0x3232u, lid % BLOCKS % 2u == 1u));
+}
+
+// The halves of a lane's values, or with `part` 1 their second parts.
+@if(!q8_0)
+fn value_halves(chunks: Chunks, part: u32, own: Own) -> HalfChunks {
+    return HalfChunks(chunks[0], chunks[1], chunks[2], chunks[3]);
+}
+
+@if(q8_0)
+fn value_halves(chunks: Chunks, part: u32, own: Own) -> HalfChunks {
+    var halves: HalfChunks;
+    for (var i = 0u; i < 4u; i++) {
+        let scale = value_scales[(own.position + i / 2u * 8u + i % 2u) * BLOCKS + own.chunk / 4u];
+        let all = halves_of(chunks[i], scale);
+        halves[i] = vec4(all[part][0], all[part][1]);
+    }
+    return halves;
+}
+
+// Element `i` of four positions' chunks, and the next one, as tensor cores take them.
+fn two_elements(chunks: HalfChunks, i: u32) -> vec4<u32> {
+    return vec4(
+        cuda_byte_perm(chunks[0][i], chunks[1][i], 0x5410u),
+        cuda_byte_perm(chunks[2][i], chunks[3][i], 0x5410u),
+        cuda_byte_perm(chunks[0][i], chunks[1][i], 0x7632u),
+        cuda_byte_perm(chunks[2][i], chunks[3][i], 0x7632u),
+    );
 }
 
 // Stores the values of four positions.
@@ -127,15 +186,15 @@ fn store_values(lid: u32, chunks: Chunks) {
     if VALUE_LOADERS < WG && lid >= VALUE_LOADERS {
         return;
     }
-    let chunk = lid % VALUE_CHUNKS;
-    let at = lid / VALUE_CHUNKS * VALUE_STRIDE + chunk / 8u * 32u + chunk % 8u;
+    let own = own_of(lid, VALUE_CHUNKS);
+    let at = lid / VALUE_CHUNKS * VALUE_STRIDE + own.chunk / 8u * 32u + own.chunk % 8u;
+    let halves = value_halves(chunks, 0u, own);
+    @if(q8_0) let rest = value_halves(chunks, 1u, own);
     for (var i = 0u; i < 4u; i++) {
-        values[at + 8u * i] = vec4(
-            cuda_byte_perm(chunks[0][i], chunks[1][i], 0x5410u),
-            cuda_byte_perm(chunks[2][i], chunks[3][i], 0x5410u),
-            cuda_byte_perm(chunks[0][i], chunks[1][i], 0x7632u),
-            cuda_byte_perm(chunks[2][i], chunks[3][i], 0x7632u),
-        );
+        values[at + 8u * i] = two_elements(halves, i);
+        @if(q8_0 && !shared_rows) rests[at + 8u * i] = two_elements(rest, i);
+        // All subgroups have multiplied the keys.
+        @if(q8_0 && shared_rows) keys[at + 8u * i] = two_elements(rest, i);
     }
 }
 
@@ -164,7 +223,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let last_chunk = (vec4s - 1u) / 2u;
     own_keys.chunk = min(own_keys.chunk, last_chunk);
     own_values.chunk = min(own_values.chunk, last_chunk);
-    let is_half = 2u * own_keys.chunk + 1u == vec4s;
     // The lane's rows, and its place among the lanes that share them.
     let lane = lid % 32u;
     let g = lane / 4u;
@@ -229,24 +287,33 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         find_heads(lid, run.sequence, visible.x, visible.y, kv_head, pages, vec4s);
         workgroupBarrier();
         var key_chunks: Chunks;
+        @if(q8_0) var scales: vec2<u32>;
         if visible.x < visible.y {
             key_chunks = load_keys(visible.x, own_keys);
+            @if(q8_0) scales = load_scales(lid, visible.x, vec4s);
         }
         for (var first = visible.x; first < visible.y; first += POSITIONS) {
-            store_keys(lid, key_chunks, is_half);
+            store_keys(lid, key_chunks, own_keys.chunk, vec4s);
+            @if(q8_0) store_scales(lid, scales);
             workgroupBarrier();
             // Of 8 positions each; then weights.
             var scores: array<vec4<f32>, POSITIONS / 8u>;
             for (var j = 0u; j < POSITIONS / 8u; j++) {
-                var sums = array(vec4(0.0), vec4(0.0));
+                @if(q8_0) scores[j] = vec4(0.0);
+                @if(!q8_0) var sums = array(vec4(0.0), vec4(0.0));
                 for (var c = 0u; c < GROUPS; c++) {
+                    @if(q8_0) var sums = array(vec4(0.0), vec4(0.0));
                     let key = keys[g * KEY_STRIDE + 4u * first_group + t + (8u * j * KEY_STRIDE + 4u * c)];
                     for (var half = 0u; half < 2u; half++) {
                         sums[half] = cuda_mma_m16n8k16(queries[2u * c][half], key.xy, sums[half]);
                         sums[half] = cuda_mma_m16n8k16(queries[2u * c + 1u][half], key.zw, sums[half]);
                     }
+                    @if(q8_0) {
+                        let scale = key_scales[(first_group + c) * (POSITIONS / 2u) + 4u * j + t];
+                        scores[j] = fma(scale.xyxy, units.xxyy * fma(sums[1], vec4(1.0 / SECOND_UNIT), sums[0]), scores[j]);
+                    }
                 }
-                scores[j] = units.xxyy * fma(sums[1], vec4(1.0 / SECOND_UNIT), sums[0]);
+                @if(!q8_0) scores[j] = units.xxyy * fma(sums[1], vec4(1.0 / SECOND_UNIT), sums[0]);
             }
             @if(shared_rows) {
                 for (var j = 0u; j < POSITIONS / 8u; j++) {
@@ -301,6 +368,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             workgroupBarrier();
             if next < visible.y {
                 key_chunks = load_keys(next, own_keys);
+                @if(q8_0) scales = load_scales(lid, next, vec4s);
             }
             // The weights of 16 positions each: first halves and second halves.
             var weights: array<array<vec4<u32>, 2>, POSITIONS / 16u>;
@@ -319,8 +387,16 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
                 for (var k = 0u; k < POSITIONS / 16u; k++) {
                     let at = t * VALUE_STRIDE + 16u * first_group + g + (4u * k * VALUE_STRIDE + 16u * c);
+                    @if(q8_0 && !shared_rows) let rest = array(rests[at], rests[at + 8u]);
+                    @if(q8_0 && shared_rows) let rest = array(keys[at], keys[at + 8u]);
                     let value = array(values[at], values[at + 8u]);
                     for (var first_n = 0u; first_n < 4u; first_n += SUMS_AT_ONCE) {
+                        // Second halves times second parts are too small to matter.
+                        @if(q8_0)
+                        for (var n = first_n; n < first_n + SUMS_AT_ONCE; n++) {
+                            let two = select(rest[n / 2u].xy, rest[n / 2u].zw, n % 2u == 1u);
+                            sums[n] = cuda_mma_m16n8k16(weights[k][0], two, sums[n]);
+                        }
                         for (var half = 2u; half > 0u; half--) {
                             for (var n = first_n; n < first_n + SUMS_AT_ONCE; n++) {
                                 let two = select(value[n / 2u].xy, value[n / 2u].zw, n % 2u == 1u);
@@ -333,6 +409,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                     acc[c][n] = fma(acc[c][n], rescale.xxyy, sums[n]);
                 }
             }
+            // Keys take the place of values' second parts.
+            @if(q8_0 && shared_rows) workgroupBarrier();
         }
         total = vec2(quad_sum(total.x), quad_sum(total.y));
         for (var r = 0u; r < 2u; r++) {

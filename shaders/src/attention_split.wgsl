@@ -9,7 +9,7 @@ import package::attention_io::{index, add_dot, cache_pages, load_query, visible_
 import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::attention_parts::store_part;
 import package::cache::{head_offset, key_vec4, key_vec4s};
-@if(whole_values) import package::cache::{unpack_vec4, value_pair};
+@if(whole_values) import package::cache::{unpack_vec4, value_load};
 @if(!whole_values) import package::cache::value_vec4;
 import constants::{HEADS, KEY_VEC4S, OWN_LOADS};
 
@@ -38,7 +38,7 @@ var<workgroup> rescales: array<f32, HEADS>;
 // Load `i` of the value at offset `head`.
 fn load_value(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, LOADED> {
     @if(whole_values) {
-        let halves = value_pair(head, i);
+        let halves = value_load(head, i);
         return array(unpack_vec4(halves.xy), unpack_vec4(halves.zw));
     }
     @if(!whole_values) { return array(value_vec4(head, vec4s, i)); }

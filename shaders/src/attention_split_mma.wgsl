@@ -9,18 +9,22 @@ import package::attention_halves::{next_reference, LN_2};
 import package::attention_io::{cache_pages, index, visible_kv_row, visible_range};
 import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::attention_parts::store_part;
-import package::attention_split_scores::{load_queries, memory, score_positions, sum_values, weights_of, HEADS, SLICES, SUBGROUPS, WG};
-import package::cache::head_offset;
+import package::attention_split_scores::{
+    load_queries, memory, score_positions, sum_values, weights_of, HEADS, LOADED, SUBGROUPS, VALUE_SLICE, WG,
+};
+import package::cache::{head_offset, LOAD_VEC4S};
 import package::quad::{quad_max, quad_sum};
 import constants::DIMS;
 
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 const MIN_SUBGROUP = 32u;
-// Slices of which a lane has the sums in registers: with all of them there, fewer workgroups would run at once.
-const NEAR_SLICES: u32 = 2u;
+// Slices of a value, and those of which a lane has the sums in registers: with all of them there, fewer workgroups would run at
+// once.
+const SLICES: u32 = DIMS / VALUE_SLICE;
+const NEAR_SLICES: u32 = 128u / VALUE_SLICE;
 
-// The sums of the other slices: [slice, element % 8, invocation].
-var<workgroup> far_sums: array<vec2<f32>, (SLICES - NEAR_SLICES) * 8u * WG>;
+// The sums of the other slices: [slice, element of a load, invocation].
+var<workgroup> far_sums: array<vec2<f32>, (SLICES - NEAR_SLICES) * LOADED * WG>;
 // [subgroup, head]: the largest scores, times log2(e), and the sums of weights where those have the weight 1.
 var<workgroup> maxima: array<f32, SUBGROUPS * HEADS>;
 var<workgroup> totals: array<f32, SUBGROUPS * HEADS>;
@@ -30,7 +34,7 @@ fn sum_at(half: u32, head: u32, own_vec4: u32) -> u32 {
 }
 
 fn far_at(s: u32, i: u32, lid: u32) -> u32 {
-    return ((s - NEAR_SLICES) * 8u + i) * WG + lid;
+    return ((s - NEAR_SLICES) * LOADED + i) * WG + lid;
 }
 
 // The largest of `maxima` for a head.
@@ -64,21 +68,21 @@ fn main(
     let subgroup = lid / 32u;
     let g = lane / 4u;
     let t = lane % 4u;
-    // The last chunk of a head, of eight elements. Lanes beyond it load it again, and nothing reads their sums.
-    let last_chunk = (vec4s - 1u) / 2u;
+    // The last load of a head. Lanes beyond it load it again, and nothing reads their sums.
+    let last_load = (vec4s - 1u) / LOAD_VEC4S;
     workgroupBarrier();
     // The largest score, times log2(e), and the one that has the weight 1.
     var row_max = LOWEST;
     var reference = LOWEST;
     // Of this lane's positions.
     var total = 0.0;
-    // For each slice and `i < 8`, elements `16 * t + i` and `16 * t + 8 + i`.
-    var acc: array<array<vec2<f32>, 8>, NEAR_SLICES>;
+    // For each slice, elements `i` of loads `2 * t` and `2 * t + 1`.
+    var acc: array<array<vec2<f32>, LOADED>, NEAR_SLICES>;
     for (var s = 0u; s < SLICES; s++) {
-        for (var i = 0u; i < 8u; i++) {
+        for (var i = 0u; i < LOADED; i++) {
             if s < NEAR_SLICES {
                 acc[s][i] = vec2(0.0);
-            } else if 64u * s < p.value_dim {
+            } else if VALUE_SLICE * s < p.value_dim {
                 far_sums[far_at(s, i, lid)] = vec2(0.0);
             }
         }
@@ -104,10 +108,9 @@ fn main(
             );
         }
         for (var s = 0u; s < SLICES; s++) {
-            if 64u * s < p.value_dim {
-                let own_chunk = min(8u * s + g, last_chunk);
-                let steps = sum_values(weights, value_offsets, own_chunk);
-                for (var i = 0u; i < 8u; i++) {
+            if VALUE_SLICE * s < p.value_dim {
+                let steps = sum_values(weights, value_offsets, vec4s, s, g, last_load);
+                for (var i = 0u; i < LOADED; i++) {
                     if s < NEAR_SLICES {
                         acc[s][i] = fma(acc[s][i], vec2(rescale), steps[i]);
                     } else {
@@ -130,19 +133,19 @@ fn main(
     for (var turn = 0u; turn < 2u; turn++) {
         if subgroup / 2u == turn {
             for (var s = 0u; s < SLICES; s++) {
-                if 64u * s < p.value_dim {
-                    var own: array<vec2<f32>, 8>;
-                    for (var i = 0u; i < 8u; i++) {
+                if VALUE_SLICE * s < p.value_dim {
+                    var own: array<vec2<f32>, LOADED>;
+                    for (var i = 0u; i < LOADED; i++) {
                         if s < NEAR_SLICES {
                             own[i] = acc[s][i];
                         } else {
                             own[i] = far_sums[far_at(s, i, lid)];
                         }
                     }
-                    for (var i = 0u; i < 4u; i++) {
-                        let e = i % 2u * 4u;
-                        let column = i / 2u;
-                        let at = sum_at(subgroup % 2u, g, 16u * s + 4u * t + i);
+                    for (var i = 0u; i < 2u * LOAD_VEC4S; i++) {
+                        let e = i % LOAD_VEC4S * 4u;
+                        let column = i / LOAD_VEC4S;
+                        let at = sum_at(subgroup % 2u, g, VALUE_SLICE / 4u * s + 2u * LOAD_VEC4S * t + i);
                         var sum = factor * vec4(own[e][column], own[e + 1u][column], own[e + 2u][column], own[e + 3u][column]);
                         if turn == 1u {
                             sum += bitcast<vec4<f32>>(memory[at]);

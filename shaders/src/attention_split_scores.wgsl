@@ -4,12 +4,12 @@
 // A subgroup scores 32 positions for up to eight query heads of one KV head. A matrix of 16 rows has the first halves of eight
 // heads, then their second halves. With `g = lane / 4` and `t = lane % 4` a lane has the scores of head `g` for positions `2 * t`
 // and `2 * t + 1` of eight, which are weights in the registers in which matrix units take them. It loads 16 bytes of keys at a
-// time from the cache.
+// time from the cache. With a cache in q8_0 elements are two halves each, too.
 import package::attention_chunks::CHUNK_STEP;
 import package::attention_halves::{LOG2_E, SECOND_UNIT};
 import package::attention_io::load_query;
 import package::attention_params::{p, capped, MASKED};
-import package::cache::{key_pair, value_pair};
+import package::cache::{halves_of, key_load, key_scales, value_load, value_scales, without_rest, Halves, Load, LOAD_VEC4S, PARTS};
 import package::half_precision::{half_scale, half_unscale, max_magnitude, two_halves};
 import package::mma::{cuda_byte_perm, cuda_mma_m16n8k16};
 import constants::DIMS;
@@ -18,8 +18,12 @@ const HEADS: u32 = 8u;
 const WG: u32 = 128u;
 const SUBGROUPS: u32 = WG / 32u;
 const_assert CHUNK_STEP == WG;
-// Slices of 64 elements of a head.
-const SLICES: u32 = DIMS / 64u;
+// Slices of 64 elements of a key, and the loads of a lane in each; eight lanes load a slice of a value.
+const KEY_SLICES: u32 = DIMS / 64u;
+const SLICE_LOADS: u32 = 4u / LOAD_VEC4S;
+const VALUE_SLICE: u32 = 32u * LOAD_VEC4S;
+// Elements of a load.
+const LOADED: u32 = 4u * LOAD_VEC4S;
 // Invocations that load a query head, and the vec4s that each of them loads.
 const QUERY_LANES: u32 = WG / HEADS;
 const OWN_VEC4S: u32 = DIMS / 4u / QUERY_LANES;
@@ -34,8 +38,8 @@ var<workgroup> units: array<f32, HEADS>;
 // Two scores of each of four runs of eight positions.
 alias Scores = array<vec2<f32>, 4>;
 
-// The place of half a chunk of a query: of chunk `t` in each 32 elements, the first half belongs to the first matrix of 16
-// elements, the other half to the second.
+// The place of a vec4 of a query: four lanes load LOAD_VEC4S vec4s each, of which the first ones belong to one matrix of 16 elements,
+// the second ones to the next.
 fn query_at(matrix: u32, head: u32, t: u32) -> u32 {
     return (matrix * HEADS + head) * 4u + t;
 }
@@ -57,36 +61,48 @@ fn load_queries(lid: u32, token_number: u32, first_head: u32, heads: u32) {
     for (var i = 0u; i < OWN_VEC4S; i++) {
         let own = i * QUERY_LANES + lid % QUERY_LANES;
         let halves = vec4(two_halves(scale * query[i].xy, SECOND_UNIT), two_halves(scale * query[i].zw, SECOND_UNIT));
-        memory[query_at(own / 8u * 2u + own % 2u, h, own / 2u % 4u)] = halves;
+        memory[query_at(own / (4u * LOAD_VEC4S) * LOAD_VEC4S + own % LOAD_VEC4S, h, own / LOAD_VEC4S % 4u)] = halves;
     }
     if lid % QUERY_LANES == 0u {
         units[h] = select(1.0, LOG2_E, p.softcap == 0.0) * half_unscale(magnitude);
     }
 }
 
+// The scale of load `i` in both halves of a word, from the words of the eight scales around it.
+fn load_scale(scales: vec4<u32>, i: u32) -> u32 {
+    let pair = i * LOADED / 64u % 4u;
+    let word = select(select(scales.x, scales.y, pair == 1u), select(scales.z, scales.w, pair == 3u), pair >= 2u);
+    return cuda_byte_perm(word, 0u, select(0x1010u, 0x3232u, i * LOADED / 32u % 2u == 1u));
+}
+
 // The scores of 32 positions from `first` on, of which those from `end` on are masked, times log2(e). A lane has the offset of one
 // position's key.
 fn score_positions(offset: u32, first: u32, end: u32, vec4s: u32, g: u32, t: u32) -> Scores {
     let unit = units[g];
-    // The last chunk of a head, of eight elements. Lanes beyond it load it again: queries are 0 there.
-    let last_chunk = (vec4s - 1u) / 2u;
+    // The last load of a head. Lanes beyond it load it again: queries are 0 there.
+    let last_load = (vec4s - 1u) / LOAD_VEC4S;
     var key_offsets: array<u32, 4>;
     for (var j = 0u; j < 4u; j++) {
         key_offsets[j] = subgroupShuffle(offset, 8u * j + g);
     }
     // Of eight positions each.
     var sums = array(vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
-    for (var s = 0u; s < SLICES; s++) {
+    var scales: array<vec4<u32>, 4>;
+    for (var s = 0u; s < KEY_SLICES; s++) {
         if 64u * s < p.head_dim {
-            for (var c = 2u * s; c < 2u * s + 2u; c++) {
-                let own_chunk = min(4u * c + t, last_chunk);
-                // A head may end in half a chunk; what the cache has in the other half is left out.
-                let is_half = 2u * own_chunk + 1u == vec4s;
+            for (var j = 0u; j < 4u && s % 4u == 0u; j++) {
+                scales[j] = key_scales(key_offsets[j], vec4s, s / 4u);
+            }
+            for (var c = s * SLICE_LOADS; c < (s + 1u) * SLICE_LOADS; c++) {
+                let own = min(4u * c + t, last_load);
                 for (var j = 0u; j < 4u; j++) {
-                    let key = key_pair(key_offsets[j], own_chunk);
-                    sums[j] = cuda_mma_m16n8k16(memory[query_at(2u * c, g, t)], key.xy, sums[j]);
-                    let last = select(key.zw, vec2(0u), is_half);
-                    sums[j] = cuda_mma_m16n8k16(memory[query_at(2u * c + 1u, g, t)], last, sums[j]);
+                    let load = without_rest(key_load(key_offsets[j], own), own, vec4s);
+                    let key = halves_of(load, load_scale(scales[j], 4u * c + t));
+                    for (var i = 0u; i < LOAD_VEC4S; i++) {
+                        for (var part = 0u; part < PARTS; part++) {
+                            sums[j] = cuda_mma_m16n8k16(memory[query_at(LOAD_VEC4S * c + i, g, t)], key[part][i], sums[j]);
+                        }
+                    }
                 }
             }
         }
@@ -127,26 +143,34 @@ fn weights_of(scores: Scores, reference: f32, total: ptr<function, f32>) -> arra
     return weights;
 }
 
-// The weighted sums of a chunk of the values of 32 positions, whose offsets are those of a lane's weights: of elements
-// `i` of the chunks of two lanes, 16 elements in all.
-fn sum_values(weights: array<vec4<u32>, 2>, offsets: array<vec4<u32>, 2>, chunk: u32) -> array<vec2<f32>, 8> {
-    var sums: array<vec2<f32>, 8>;
-    var values: array<array<vec4<u32>, 4>, 2>;
+// The weighted sums of slice `s` of the values of 32 positions, whose offsets are those of a lane's weights: of elements `i` of the
+// loads of two lanes, and in all of as many elements as two loads have. `last_load` is a head's last load, which lanes beyond it
+// load again.
+fn sum_values(
+    weights: array<vec4<u32>, 2>, offsets: array<vec4<u32>, 2>, vec4s: u32, s: u32, g: u32, last_load: u32,
+) -> array<vec2<f32>, LOADED> {
+    var values: array<array<Halves, 4>, 2>;
     for (var j = 0u; j < 2u; j++) {
         for (var i = 0u; i < 4u; i++) {
-            values[j][i] = value_pair(offsets[j][i], chunk);
+            let load = value_load(offsets[j][i], min(8u * s + g, last_load));
+            let scales = value_scales(offsets[j][i], vec4s, s * VALUE_SLICE / 256u);
+            values[j][i] = halves_of(load, load_scale(scales, 8u * s + g));
         }
     }
-    for (var i = 0u; i < 8u; i++) {
+    var sums: array<vec2<f32>, LOADED>;
+    for (var i = 0u; i < LOADED; i++) {
         let of_element = select(0x5410u, 0x7632u, i % 2u == 1u);
         var step = vec4(0.0);
         for (var j = 0u; j < 2u; j++) {
-            let v = values[j];
-            let two = vec2(
-                cuda_byte_perm(v[0][i / 2u], v[1][i / 2u], of_element),
-                cuda_byte_perm(v[2][i / 2u], v[3][i / 2u], of_element),
-            );
-            step = cuda_mma_m16n8k16(weights[j], two, step);
+            // Second parts are small.
+            for (var part = PARTS; part > 0u; part--) {
+                let v = values[j];
+                let two = vec2(
+                    cuda_byte_perm(v[0][part - 1u][i / 4u][i / 2u % 2u], v[1][part - 1u][i / 4u][i / 2u % 2u], of_element),
+                    cuda_byte_perm(v[2][part - 1u][i / 4u][i / 2u % 2u], v[3][part - 1u][i / 4u][i / 2u % 2u], of_element),
+                );
+                step = cuda_mma_m16n8k16(weights[j], two, step);
+            }
         }
         sums[i] = step.xy + step.zw;
     }

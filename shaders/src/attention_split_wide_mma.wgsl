@@ -9,16 +9,18 @@ import package::attention_halves::{next_reference, LN_2};
 import package::attention_io::{cache_pages, index, visible_kv_row, visible_range};
 import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::attention_parts::store_part;
-import package::attention_split_scores::{load_queries, score_positions, sum_values, weights_of, HEADS, SUBGROUPS, WG};
-import package::cache::head_offset;
+import package::attention_split_scores::{
+    load_queries, score_positions, sum_values, weights_of, HEADS, LOADED, SUBGROUPS, VALUE_SLICE, WG,
+};
+import package::cache::{head_offset, LOAD_VEC4S};
 import package::quad::{quad_max, quad_sum};
 import package::query::{MAX_VALUE_DIM, MAX_VALUE_VEC4S};
 import constants::DIMS;
 
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 const MIN_SUBGROUP = 32u;
-// Slices of 64 elements of a value that a subgroup sums, of every fourth one.
-const OWN_SLICES: u32 = MAX_VALUE_DIM / 64u / SUBGROUPS;
+// Slices of a value that a subgroup sums, of every fourth one.
+const OWN_SLICES: u32 = MAX_VALUE_DIM / VALUE_SLICE / SUBGROUPS;
 
 // [subgroup, head]: the largest scores of a subgroup's positions, times log2(e), and the sums of its weights.
 var<workgroup> maxima: array<f32, SUBGROUPS * HEADS>;
@@ -54,18 +56,18 @@ fn main(
     let subgroup = lid / 32u;
     let g = lane / 4u;
     let t = lane % 4u;
-    // The last chunk of a head, of eight elements. Lanes beyond it load it again, and nothing reads their sums.
-    let last_chunk = (vec4s - 1u) / 2u;
+    // The last load of a head. Lanes beyond it load it again, and nothing reads their sums.
+    let last_load = (vec4s - 1u) / LOAD_VEC4S;
     workgroupBarrier();
     // The largest score, times log2(e), and the one that has the weight 1.
     var row_max = LOWEST;
     var reference = LOWEST;
     // Of this lane's positions.
     var total = 0.0;
-    // For each slice and `i < 8`, elements `16 * t + i` and `16 * t + 8 + i`.
-    var acc: array<array<vec2<f32>, 8>, OWN_SLICES>;
+    // For each slice, elements `i` of loads `2 * t` and `2 * t + 1`.
+    var acc: array<array<vec2<f32>, LOADED>, OWN_SLICES>;
     for (var s = 0u; s < OWN_SLICES; s++) {
-        for (var i = 0u; i < 8u; i++) {
+        for (var i = 0u; i < LOADED; i++) {
             acc[s][i] = vec2(0.0);
         }
     }
@@ -95,7 +97,7 @@ fn main(
         head_offsets[lid] = offset;
         workgroupBarrier();
         for (var s = 0u; s < OWN_SLICES; s++) {
-            for (var i = 0u; i < 8u; i++) {
+            for (var i = 0u; i < LOADED; i++) {
                 acc[s][i] *= rescale;
             }
         }
@@ -112,9 +114,9 @@ fn main(
             }
             for (var s = 0u; s < OWN_SLICES; s++) {
                 let slice = s * SUBGROUPS + subgroup;
-                if 64u * slice < p.value_dim {
-                    let steps = sum_values(run_weights, offsets, min(8u * slice + g, last_chunk));
-                    for (var i = 0u; i < 8u; i++) {
+                if VALUE_SLICE * slice < p.value_dim {
+                    let steps = sum_values(run_weights, offsets, vec4s, slice, g, last_load);
+                    for (var i = 0u; i < LOADED; i++) {
                         acc[s][i] += steps[i];
                     }
                 }
@@ -138,10 +140,10 @@ fn main(
     all *= factor;
     let head = share.first_head + g;
     for (var s = 0u; s < OWN_SLICES; s++) {
-        for (var i = 0u; i < 4u; i++) {
-            let own_vec4 = 16u * (s * SUBGROUPS + subgroup) + 4u * t + i;
-            let e = i % 2u * 4u;
-            let column = i / 2u;
+        for (var i = 0u; i < 2u * LOAD_VEC4S; i++) {
+            let own_vec4 = VALUE_SLICE / 4u * (s * SUBGROUPS + subgroup) + 2u * LOAD_VEC4S * t + i;
+            let e = i % LOAD_VEC4S * 4u;
+            let column = i / LOAD_VEC4S;
             let sum = factor * vec4(acc[s][e][column], acc[s][e + 1u][column], acc[s][e + 2u][column], acc[s][e + 3u][column]);
             if own_vec4 >= value_vec4s {
                 continue;

@@ -11,8 +11,9 @@ pub enum CacheFormat {
     /// Half precision; numbers beyond its range become its largest number. A head takes whole groups of eight elements,
     /// so that 16 bytes can be loaded at once; the last four may be unused.
     F16,
-    /// Blocks of 32 signed bytes with a scale in half precision each. The last block of a head is as short
-    /// as the head ends; the scales follow the blocks, two in a word.
+    /// Blocks of 32 signed bytes with a scale in half precision each, of at most 512: numbers beyond 127 times that become
+    /// the largest number. The scales follow a head's blocks, two in a word. Blocks and scales are padded with zeros to 16
+    /// bytes each, so that as much can be loaded at once.
     Q8_0,
 }
 
@@ -40,7 +41,7 @@ impl CacheFormat {
         match self {
             CacheFormat::F32 => 4 * vec4s,
             CacheFormat::F16 => 4 * vec4s.div_ceil(2),
-            CacheFormat::Q8_0 => vec4s + vec4s.div_ceil(16),
+            CacheFormat::Q8_0 => 4 * (vec4s.div_ceil(4) + vec4s.div_ceil(64)),
         }
     }
 

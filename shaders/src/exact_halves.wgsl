@@ -3,9 +3,11 @@
 @if(bytes) import package::encoding::load_packed;
 @if(!bytes) import package::encoding::load_part;
 import package::encoding::{load_scales, BLOCKS_PER_SCALES, ZERO};
+@if(f8_e4m3) import package::encoding::{float_halves, FLOAT_UNIT};
+@if(codes) import package::value_table::coded_bytes;
 @if(any_cols) import package::half_precision::{half_scale, half_unscale, max_magnitude};
-@if(bytes) import package::mma::cuda_add_f16x2;
-@if(bytes && !nibbles) import package::mma::cuda_byte_perm;
+@if(bytes && !f8_e4m3) import package::mma::cuda_add_f16x2;
+@if(bytes && !nibbles && !f8_e4m3) import package::mma::cuda_byte_perm;
 @if(!bytes) import package::split_inputs::packed;
 @if(nibbles) import package::split_inputs::HIGH_UNIT;
 @if(bytes) import package::unpack::PackedPart;
@@ -13,7 +15,8 @@ import package::encoding::{load_scales, BLOCKS_PER_SCALES, ZERO};
 
 // A block of a row: a weight is `scale * number + offset`.
 struct HalfBlock {
-    // For each group of four columns, columns 0 and 2, then 1 and 3; then the same of the group 16 columns to the right.
+    // For each group of four columns two words, as `packed` of `split_inputs.wgsl` returns them; then the same of the group 16
+    // columns to the right.
     numbers: array<vec4<u32>, 4>,
     // The scale of the first 16 columns, and that of the others.
     scale: vec2<f32>,
@@ -42,16 +45,33 @@ fn high_halves(word: u32) -> vec2<u32> {
     return vec2(cuda_add_f16x2(numbers.x, HIGH_NEGATIVE_ZEROS), cuda_add_f16x2(numbers.y, HIGH_NEGATIVE_ZEROS));
 }
 
-@if(bytes && !nibbles)
+@if(bytes && !nibbles && !f8_e4m3)
 fn low_halves(word: u32) -> vec2<u32> {
     let even = cuda_byte_perm(word, INTEGER_BYTES, 0x4240u);
     let odd = cuda_byte_perm(word, INTEGER_BYTES, 0x4341u);
     return vec2(cuda_add_f16x2(even, NEGATIVE_ZEROS), cuda_add_f16x2(odd, NEGATIVE_ZEROS));
 }
 
+@if(f8_e4m3)
+fn low_halves(word: u32) -> vec2<u32> {
+    return float_halves(word);
+}
+
 @if(bytes && !nibbles)
 fn high_halves(word: u32) -> vec2<u32> {
     return low_halves(word);
+}
+
+// Group `i` of a part.
+@if(bytes && !codes)
+fn numbers_of(part: PackedPart, i: u32) -> vec4<u32> {
+    return vec4(low_halves(part.q[i]), high_halves(part.q[2u + i]));
+}
+
+@if(codes)
+fn numbers_of(part: PackedPart, i: u32) -> vec4<u32> {
+    let bytes = coded_bytes(part.q[i]);
+    return vec4(low_halves(bytes.x), low_halves(bytes.y)).xzyw;
 }
 
 // Loads block `at` of the weight, which is block `sub` of those that share its scales.
@@ -62,9 +82,10 @@ fn load_halves(at: u32, sub: u32) -> HalfBlock {
     for (var half = 0u; half < 2u; half++) {
         let part = load_packed(2u * at + half, at, sub, half, scales);
         for (var i = 0u; i < 2u; i++) {
-            block.numbers[2u * half + i] = vec4(low_halves(part.q[i]), high_halves(part.q[2u + i]));
+            block.numbers[2u * half + i] = numbers_of(part, i);
         }
-        block.scale = part.scale;
+        @if(!f8_e4m3) block.scale = part.scale;
+        @if(f8_e4m3) block.scale = FLOAT_UNIT * part.scale;
         block.offset = part.offset;
     }
     return block;

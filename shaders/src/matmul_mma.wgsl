@@ -1,7 +1,7 @@
 // Products of an encoded weight with few tokens on NVIDIA's tensor cores, as accurate as in f32.
 //
-// The numbers of an encoding are small integers. Their bits are those of subnormal halves, so weights need no conversion. Each
-// element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most one unit in the last
+// The numbers of an encoding are small integers. Their bits are those of subnormal halves, so weights need no conversion. Codes
+// are looked up (`codes`), and floats of 8 bits become halves by shifts (`f8_e4m3`). Each element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most one unit in the last
 // place of f32. Tensor cores multiply halves exactly, subnormal ones included, and truncate sums to about as many bits as f32 has
 // (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021; see `ROUNDING`). Inputs of 2^114 or more may give infinite
 // results.
@@ -12,7 +12,9 @@
 import package::encoding::{Scales, load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
 import package::unpack::PackedPart;
 import package::mma::cuda_mma_m16n8k16;
-@if(!nibbles) import package::mma::cuda_byte_perm;
+@if(!nibbles && !f8_e4m3) import package::mma::cuda_byte_perm;
+@if(codes) import package::value_table::coded_bytes;
+@if(f8_e4m3) import package::encoding::{float_halves, FLOAT_UNIT};
 import package::half_precision::{half_scale, half_unscale};
 import package::quad::{quad_max, quad_sum};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
@@ -43,8 +45,9 @@ const_assert 4u * OWN_BLOCKS <= 8u;
 // largest exponent, and align subnormal halves as if their exponent were -14, so products of small weights would lose low bits.
 // Products with multiples of 2^-3 have no bits there.
 const ROUNDING: f32 = 1572864.0;
-// A half whose bits are those of the integer `n` below 1024 is `n * 2^-24`.
-const SUBNORMAL: f32 = 5.9604645e-8;
+// The unit of numbers as halves. A half whose bits are those of the integer `n` below 1024 is `n * 2^-24`.
+@if(!f8_e4m3) const UNIT: f32 = 5.9604645e-8;
+@if(f8_e4m3) const UNIT: f32 = 1.0 / FLOAT_UNIT;
 // The bits of two bytes of a word that are numbers of the first 16 columns of a block, or of the others: high nibbles stay where
 // they are.
 @if(nibbles) const LOW_MASK: u32 = 0x000f000fu;
@@ -61,8 +64,8 @@ struct Factors {
 }
 
 // BLOCKS blocks of x as halves: four groups of columns of each block, for each of which there are the first halves, then the
-// second ones. A word has two of the columns: 0 and 2, 1 and 3, then the same of the group 16 columns to the right. Behind
-// them are zeros.
+// second ones. A word has two of the columns, as `packed` returns them, then the same of the group 16 columns to the right.
+// Behind them are zeros.
 const ZEROS: u32 = 8u * TOKENS * BLOCKS;
 var<workgroup> halves: array<vec4<u32>, ZEROS + 1u>; // [block, token, group, half]
 var<workgroup> factors: array<Factors, TOKENS * BLOCKS>; // [block, token]
@@ -94,12 +97,12 @@ fn load_halves(first_token: u32, first_block: u32, lid: u32) {
         halves[2u * i] = words;
         halves[2u * i + 1u] = vec4(packed(rest(low, words.xy)), packed(rest(high, words.zw)));
         var f: Factors;
-        f.unscale = half_unscale(largest) / SUBNORMAL;
+        f.unscale = half_unscale(largest) / UNIT;
         if SCALES == 1u {
-            f.sums[0] = SUBNORMAL * scale * quad_sum(sum4(x[0] + x[1]));
+            f.sums[0] = UNIT * scale * quad_sum(sum4(x[0] + x[1]));
         } else {
-            f.sums[0] = SUBNORMAL * scale * quad_sum(sum4(x[0]));
-            f.sums[SCALES - 1u] = SUBNORMAL * scale * quad_sum(sum4(x[1]));
+            f.sums[0] = UNIT * scale * quad_sum(sum4(x[0]));
+            f.sums[SCALES - 1u] = UNIT * scale * quad_sum(sum4(x[1]));
         }
         if group == 0u {
             factors[i / 4u] = f;
@@ -107,15 +110,39 @@ fn load_halves(first_token: u32, first_block: u32, lid: u32) {
     }
 }
 
+// Two matrices a: one of the numbers of a group of columns, and one of those 16 columns to the right.
+alias Numbers = array<vec4<u32>, 2>;
+
 // The numbers in the bytes of two rows' words as the matrix a: bytes 0 and 2 of both, then bytes 1 and 3.
 @if(nibbles)
 fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
     return vec4(vec2(top, bottom), vec2(top, bottom) >> vec2(8u)) & vec4(mask);
 }
 
-@if(!nibbles)
+@if(!nibbles && !codes && !f8_e4m3)
 fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
     return vec4(vec2(top, bottom) & vec2(mask), cuda_byte_perm(top, 0u, 0x4341u), cuda_byte_perm(bottom, 0u, 0x4341u));
+}
+
+@if(f8_e4m3)
+fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
+    return vec4(float_halves(top), float_halves(bottom)).xzyw;
+}
+
+// Group `i` of parts of two rows.
+@if(!codes)
+fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
+    return Numbers(subnormals(top[i], bottom[i], LOW_MASK), subnormals(top[2u + i], bottom[2u + i], HIGH_MASK));
+}
+
+@if(codes)
+fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
+    let bytes = vec4(coded_bytes(top[i]), coded_bytes(bottom[i])).xzyw;
+    var high: vec4<u32>;
+    for (var j = 0u; j < 4u; j++) {
+        high[j] = cuda_byte_perm(bytes[j], 0u, 0x4341u);
+    }
+    return Numbers(bytes & vec4(LOW_MASK), high);
 }
 
 // Loads the scales of each row's run of blocks.
@@ -249,12 +276,9 @@ fn main(
                     for (var group = 0u; group < 4u; group++) {
                         let x = halves[at + stride * group];
                         for (var m = 0u; m < MATRICES; m++) {
-                            let top = w[2u * m][group / 2u].q;
-                            let bottom = w[2u * m + 1u][group / 2u].q;
-                            let low = subnormals(top[group % 2u], bottom[group % 2u], LOW_MASK);
-                            let high = subnormals(top[2u + group % 2u], bottom[2u + group % 2u], HIGH_MASK);
-                            sums[m][0] = cuda_mma_m16n8k16(low, x.xy, sums[m][0]);
-                            sums[m][SCALES - 1u] = cuda_mma_m16n8k16(high, x.zw, sums[m][SCALES - 1u]);
+                            let numbers = numbers_of(w[2u * m][group / 2u].q, w[2u * m + 1u][group / 2u].q, group % 2u);
+                            sums[m][0] = cuda_mma_m16n8k16(numbers[0], x.xy, sums[m][0]);
+                            sums[m][SCALES - 1u] = cuda_mma_m16n8k16(numbers[1], x.zw, sums[m][SCALES - 1u]);
                         }
                     }
                     let f = factors[local];

@@ -70,3 +70,8 @@ fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32 {
 fn cuda_add_f16x2(a: u32, b: u32) -> u32 {
     return pack2x16float(unpack2x16float(a) + unpack2x16float(b));
 }
+
+// `a * b + c` for two halves of each word, rounded to halves.
+fn cuda_fma_f16x2(a: u32, b: u32, c: u32) -> u32 {
+    return pack2x16float(fma(unpack2x16float(a), unpack2x16float(b), unpack2x16float(c)));
+}

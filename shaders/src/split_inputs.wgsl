@@ -9,14 +9,21 @@ fn sum4(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Four columns as halves: columns 0 and 2 in a word, and columns 1 and 3.
+// Four columns as halves: columns 0 and 2 in a word, and columns 1 and 3; with `codes` columns 0 and 1, and columns 2 and 3.
+@if(!codes)
 fn packed(v: vec4<f32>) -> vec2<u32> {
     return vec2(pack2x16float(v.xz), pack2x16float(v.yw));
 }
 
+@if(codes)
+fn packed(v: vec4<f32>) -> vec2<u32> {
+    return vec2(pack2x16float(v.xy), pack2x16float(v.zw));
+}
+
 // The remainder of four columns after the halves that `packed` makes of them.
 fn rest(v: vec4<f32>, words: vec2<u32>) -> vec4<f32> {
-    let even = unpack2x16float(words.x);
-    let odd = unpack2x16float(words.y);
-    return v - vec4(even.x, odd.x, even.y, odd.y);
+    let first = unpack2x16float(words.x);
+    let second = unpack2x16float(words.y);
+    @if(!codes) return v - vec4(first.x, second.x, first.y, second.y);
+    @if(codes) return v - vec4(first, second);
 }

@@ -3,7 +3,9 @@
 // that no invocation waits for another.
 @if(lookup) import package::values::ENTRIES;
 @if(lookup && !int8) import package::values::entry;
-@if(!lookup && !int8) import package::values::computed_values;
+@if(!lookup && !int8 && !codes) import package::values::computed_values;
+@if(codes) import package::mma::cuda_byte_perm;
+@if(codes) import package::values::BYTES;
 @if(int8) import package::values::computed_packed_values;
 @if(int8) import package::unpack::nibbles;
 
@@ -19,8 +21,25 @@ fn fill_table(lid: u32) {
     }
 }
 
+// The bytes of eight codes: the low nibble of byte 0 of the word, its high nibble, the low nibble of byte 1, and so on.
+@if(codes)
+fn coded_bytes(word: u32) -> vec2<u32> {
+    // Places in both halves of the table, and by a code's highest bit the half that counts: byte `i` of the first or, plus 4, of
+    // the second.
+    let places = word & 0x77777777u;
+    let halves = 0x32103210u | ((word >> 1u) & 0x44444444u);
+    return vec2(four_bytes(places, halves), four_bytes(places >> 16u, halves >> 16u));
+}
+
+@if(codes)
+fn four_bytes(places: u32, halves: u32) -> u32 {
+    let low = cuda_byte_perm(BYTES.x, BYTES.y, places);
+    let high = cuda_byte_perm(BYTES.z, BYTES.w, places);
+    return cuda_byte_perm(low, high, halves);
+}
+
 // The values at the indices in the low bits of a word's bytes.
-@if(!int8)
+@if(!int8 && !codes)
 fn values(word: u32) -> vec4<f32> {
     @if(!lookup) { return computed_values(word); }
     @if(lookup) {
@@ -31,7 +50,7 @@ fn values(word: u32) -> vec4<f32> {
 
 // The values of a part, whose words have the indices of its first two groups in their low nibbles and those of the last two
 // in their high nibbles.
-@if(!int8)
+@if(!int8 && !codes)
 fn part_values(w: vec2<u32>) -> array<vec4<f32>, 4> {
     return array(values(w.x), values(w.y), values(w.x >> 4u), values(w.y >> 4u));
 }

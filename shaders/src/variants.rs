@@ -121,7 +121,8 @@ pub(crate) const BYTE_ENCODINGS: &[&str] = &[
 ];
 
 /// The encodings whose numbers halves hold exactly, or nearly so if they are scaled by a power of two for each block (F16, BF16):
-/// with `mma` tiles of many tokens multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`].
+/// with `mma` tiles of many tokens multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`],
+/// [`CODE_ENCODINGS`] and F8.
 pub(crate) const HALF_ENCODINGS: &[&str] = &[
     "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
     "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nvfp4", "tq2_0", "iq2", "iq3",
@@ -129,6 +130,16 @@ pub(crate) const HALF_ENCODINGS: &[&str] = &[
 
 /// The file whose kernels multiply them.
 pub(crate) const EXACT_HALVES_FILE: &str = "matmul_tiled_mma";
+
+/// The file of products of few tokens with `mma`, and the encodings besides [`BYTE_ENCODINGS`] whose numbers it multiplies as
+/// halves.
+pub(crate) const FEW_TOKENS_FILE: &str = "matmul_mma";
+pub(crate) const FEW_TOKENS_ENCODINGS: &[&str] = &[
+    "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "f8_e4m3", "iq2", "iq3",
+];
+
+/// The encodings of codes that kernels for x in floats with `mma` look up in a table of 16 bytes: the condition `codes` holds.
+pub(crate) const CODE_ENCODINGS: &[&str] = &["iq4_nl", "iq4_xs", "mxfp4", "nvfp4"];
 
 /// The byte encodings whose numbers are nibbles and nothing else. With `mma`, for x in floats, the condition `nibbles` holds for
 /// them, and `load_packed` returns the stored words with two numbers in each byte.
@@ -147,17 +158,19 @@ pub(crate) const CACHES: &[&str] = &["f32", "f16", "q8_0"];
 
 impl Variant {
     /// The encodings or formats that the line stands for; none if the op's name does not end in a dot.
-    pub(crate) fn formats(&self) -> &'static [&'static str] {
+    pub(crate) fn formats(&self) -> Vec<&'static str> {
         let has = |name| self.constants.iter().any(|(constant, _)| *constant == name);
         match (has("PLANES"), has("CACHE")) {
-            (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS,
-            (true, _) if self.file == EXACT_HALVES_FILE => HALF_ENCODINGS,
-            (true, _) if self.features.contains(&"mma") => BYTE_ENCODINGS,
-            (true, _) => ENCODINGS,
-            // Tensor cores multiply halves.
-            (_, true) if self.features.contains(&"mma") => &["f16"],
-            (_, true) => CACHES,
-            _ => &[],
+            (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS.to_vec(),
+            (true, _) if self.file == EXACT_HALVES_FILE => HALF_ENCODINGS.to_vec(),
+            (true, _) if self.file == FEW_TOKENS_FILE => {
+                [BYTE_ENCODINGS, FEW_TOKENS_ENCODINGS].concat()
+            }
+            (true, _) => ENCODINGS.to_vec(),
+            // Tensor cores multiply halves, and bytes as halves.
+            (_, true) if self.features.contains(&"mma") => vec!["f16", "q8_0"],
+            (_, true) => CACHES.to_vec(),
+            _ => Vec::new(),
         }
     }
 }
@@ -298,11 +311,11 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("attention.",     "baseline", "attention",     &[],            &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
     variant("full_attention.", "baseline", "attention",    &["bidirectional"], &[("WG", 128), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
     // NVIDIA's GPUs: matrix units for many tokens, with the accuracy of f32.
-    variant("attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
-    variant("attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
-    variant("attention_tiled.", "mma_head256", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 256), ("ROWS", 32), ("ROW_SUBGROUPS", 2), ("POSITIONS", 16), ("MAX_COLS", 256)], DeviceClass::Gpu, ANY),
-    variant("attention_tiled.", "mma_head512", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 512), ("ROWS", 32), ("ROW_SUBGROUPS", 4), ("POSITIONS", 16), ("MAX_COLS", 512)], DeviceClass::Gpu, ANY),
-    variant("attention_tiled.", "mma_head576", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576), ("ROWS", 16), ("ROW_SUBGROUPS", 9), ("POSITIONS", 16), ("MAX_COLS", 576)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head256", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 256), ("ROWS", 32), ("ROW_SUBGROUPS", 2), ("POSITIONS", 16), ("MAX_COLS", 256)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head512", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 512), ("ROWS", 32), ("ROW_SUBGROUPS", 4), ("POSITIONS", 16), ("MAX_COLS", 512)], DeviceClass::Gpu, ANY),
+    variant("attention_tiled.", "mma_head576", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576), ("ROWS", 16), ("ROW_SUBGROUPS", 9), ("POSITIONS", 16), ("MAX_COLS", 576)], DeviceClass::Gpu, ANY),
     // GPUs: tiles for many tokens; for few, the cache split into chunks, by query heads of a KV head.
     variant("attention_tiled.", "head64", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
     variant("attention_tiled.", "head128", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
@@ -317,11 +330,11 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("attention_tiled.", "cooperative16_lanes64_head128", "attention_cooperative", &["f16", "halves", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("ROWS", 64), ("ROW_SUBGROUPS", 1), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head256", "attention_cooperative", &["f16", "halves", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 256), ("ROWS", 32), ("ROW_SUBGROUPS", 2), ("POSITIONS", 32), ("MAX_COLS", 256)], DeviceClass::Gpu, ANY),
     variant("attention_tiled.", "cooperative16_lanes64_head512", "attention_cooperative", &["f16", "halves", "subgroups", "matrix16"], &[("WG", 256), ("CACHE", 2), ("OUT", 6), ("DIMS", 512), ("ROWS", 16), ("ROW_SUBGROUPS", 4), ("POSITIONS", 16), ("MAX_COLS", 512)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "mma_head256", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 256), ("ROWS", 32), ("ROW_SUBGROUPS", 2), ("POSITIONS", 16), ("MAX_COLS", 256)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "mma_head512", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 512), ("ROWS", 32), ("ROW_SUBGROUPS", 4), ("POSITIONS", 16), ("MAX_COLS", 512)], DeviceClass::Gpu, ANY),
-    variant("full_attention_tiled.", "mma_head576", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576), ("ROWS", 16), ("ROW_SUBGROUPS", 9), ("POSITIONS", 16), ("MAX_COLS", 576)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head64", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 64), ("POSITIONS", 64), ("MAX_COLS", 64)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head128", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 128), ("POSITIONS", 32), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head256", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 256), ("ROWS", 32), ("ROW_SUBGROUPS", 2), ("POSITIONS", 16), ("MAX_COLS", 256)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head512", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 512), ("ROWS", 32), ("ROW_SUBGROUPS", 4), ("POSITIONS", 16), ("MAX_COLS", 512)], DeviceClass::Gpu, ANY),
+    variant("full_attention_tiled.", "mma_head576", "attention_mma", &["subgroups", "mma", "whole_keys", "whole_values", "chunks", "shared_rows", "bidirectional"], &[("CACHE", 2), ("OUT", 6), ("DIMS", 576), ("ROWS", 16), ("ROW_SUBGROUPS", 9), ("POSITIONS", 16), ("MAX_COLS", 576)], DeviceClass::Gpu, ANY),
     variant("full_attention_tiled.", "head64", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "head128", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
     variant("full_attention_tiled.", "head256", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("OWN_VEC4S", 4), ("MAX_COLS", 256)], DeviceClass::Any, ANY),

@@ -24,6 +24,8 @@ pub fn encode(format: CacheFormat, head_dim: usize, heads: &[f32]) -> Vec<u32> {
                     .0
                     .iter()
                     .map(|four| u32::from_le_bytes(*four));
+                let padding = vec![0; words_of_blocks(head_dim) - head.len() / 4];
+                let words = words.chain(padding);
                 words.chain(scales.chunks(2).map(halves)).collect()
             }
         }
@@ -39,6 +41,11 @@ pub fn encode(format: CacheFormat, head_dim: usize, heads: &[f32]) -> Vec<u32> {
         .collect()
 }
 
+/// The words of a head's blocks in q8_0, which are padded to 16 bytes.
+fn words_of_blocks(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(16) / 4
+}
+
 /// Decodes what [`encode`] stored.
 pub fn decode(format: CacheFormat, head_dim: usize, words: &[u32]) -> Vec<f32> {
     let half =
@@ -50,7 +57,7 @@ pub fn decode(format: CacheFormat, head_dim: usize, words: &[u32]) -> Vec<f32> {
         CacheFormat::F16 => half(head, i),
         CacheFormat::Q8_0 => {
             let byte = head[i / 4].to_le_bytes()[i % 4] as i8;
-            f32::from(byte) * half(&head[width / 4..], i / 32)
+            f32::from(byte) * half(&head[words_of_blocks(head_dim)..], i / 32)
         }
     };
     heads

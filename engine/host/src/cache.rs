@@ -7,6 +7,13 @@ use wisp_weights::blocks::{Simd, simd};
 
 /// Elements of a block of q8_0.
 const BLOCK: usize = 32;
+/// The largest magnitude in q8_0, which is in the range of half precision.
+const LARGEST: f32 = 127.0 * 512.0;
+
+/// The words of a head's blocks in q8_0, behind which its scales are.
+const fn block_words(head_dim: usize) -> usize {
+    head_dim.div_ceil(16) * 4
+}
 
 /// The format and size of one head of the cache.
 #[derive(Clone, Copy)]
@@ -57,8 +64,8 @@ impl Heads {
 simd! {
     /// Encodes a head as blocks of q8_0.
     fn encode_blocks(head: &[f32], to: &mut [u32]) {
-        let (packed, scales) = to.split_at_mut(head.len().div_ceil(4));
-        scales.fill(0);
+        to.fill(0);
+        let (packed, scales) = to.split_at_mut(block_words(head.len()));
         let blocks = head.chunks(BLOCK).zip(packed.chunks_mut(BLOCK / 4));
         for (i, (block, words)) in blocks.enumerate() {
             let scale = encode_block(block, words);
@@ -72,8 +79,7 @@ simd! {
 #[inline(always)]
 fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
     let max_abs = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-    // Keeps the scale, which is this / 127, below the largest f16.
-    let max_abs = max_abs.min(8.0e6);
+    let max_abs = max_abs.min(LARGEST);
     let inverse = if max_abs == 0.0 { 0.0 } else { 127.0 / max_abs };
     for (four, word) in block.chunks(4).zip(words) {
         let byte = |i: usize| {
@@ -122,7 +128,7 @@ fn decode_halves<S: Simd>(words: &[u32], out: &mut [f32]) {
 
 #[inline(always)]
 fn decode_blocks<S: Simd>(words: &[u32], out: &mut [f32]) {
-    let (packed, scales) = words.split_at(out.len().div_ceil(4));
+    let (packed, scales) = words.split_at(block_words(out.len()));
     let bytes: &[u8] = bytemuck::cast_slice(packed);
     for (i, (out, bytes)) in out.chunks_mut(BLOCK).zip(bytes.chunks(BLOCK)).enumerate() {
         let scale = S::f16_to_f32((scales[i / 2] >> (16 * (i % 2))) as u16);
@@ -186,17 +192,19 @@ mod tests {
         let halves = round_trip(CacheFormat::F16, &head);
         assert_eq!(halves, [65504.0, -65504.0, 65504.0, 0.0, 0.0]);
         let blocks = round_trip(CacheFormat::Q8_0, &head);
-        assert!(blocks.iter().all(|x| x.is_finite()), "{blocks:?}");
+        assert_eq!(blocks, [LARGEST, -LARGEST, LARGEST, 0.0, 0.0]);
         assert_eq!(round_trip(CacheFormat::Q8_0, &[0.0; 33]), [0.0; 33]);
     }
 
     #[test]
-    fn formats_take_a_half_and_about_a_quarter() {
+    fn heads_take_whole_loads_of_16_bytes() {
         let words = |head_dim| CacheFormat::ALL.map(|format| format.head_words(head_dim));
-        assert_eq!(words(128), [128, 64, 34]);
-        assert_eq!(words(64), [64, 32, 17]);
-        assert_eq!(words(7), [8, 4, 3]);
-        assert_eq!(words(12), [12, 8, 4], "halves in whole loads of 16 bytes");
-        assert_eq!(words(80), [80, 40, 22]);
+        assert_eq!(words(128), [128, 64, 36]);
+        assert_eq!(words(64), [64, 32, 20]);
+        assert_eq!(words(7), [8, 4, 8]);
+        assert_eq!(words(12), [12, 8, 8]);
+        assert_eq!(words(80), [80, 40, 24]);
+        assert_eq!(words(256), [256, 128, 68]);
+        assert_eq!(words(288), [288, 144, 80]);
     }
 }

@@ -58,7 +58,7 @@ const INTRINSICS: &[Intrinsic] = &[
         name: "cuda_byte_perm",
         arguments: &[WORD, WORD, WORD],
         result: WORD,
-        function: "__byte_perm",
+        function: "cuda_prmt",
         section: Section::Core,
     },
     Intrinsic {
@@ -66,6 +66,13 @@ const INTRINSICS: &[Intrinsic] = &[
         arguments: &[WORD, WORD],
         result: WORD,
         function: "cuda_f16x2_add",
+        section: Section::Half,
+    },
+    Intrinsic {
+        name: "cuda_fma_f16x2",
+        arguments: &[WORD, WORD, WORD],
+        result: WORD,
+        function: "cuda_f16x2_fma",
         section: Section::Half,
     },
 ];

@@ -53,9 +53,10 @@
 //! - `fn cuda_mma_m16n8k32_i8(a: vec4<u32>, b: vec2<u32>, c: vec4<i32>) -> vec4<i32>` and
 //!   `fn cuda_mma_m16n8k16_i8(a: vec2<u32>, b: u32, c: vec4<i32>) -> vec4<i32>`: the same with factors of signed bytes and sums in
 //!   i32, which wrap around; several `m8n8k16` before compute capability 8.0.
-//! - `fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32`: `__byte_perm`. Each of the four lowest hexadecimal digits
+//! - `fn cuda_byte_perm(low: u32, high: u32, selector: u32) -> u32`: `prmt.b32`. Each of the four lowest hexadecimal digits
 //!   of `selector` must be below 8.
 //! - `fn cuda_add_f16x2(a: u32, b: u32) -> u32`: `add.f16x2`, the sums of two halves of each word.
+//! - `fn cuda_fma_f16x2(a: u32, b: u32, c: u32) -> u32`: `fma.rn.f16x2`, `a * b + c` for two halves of each word.
 //!
 //! # What is not supported
 //!

@@ -70,16 +70,45 @@ fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
     return array(unpack_vec4(halves[0]), unpack_vec4(halves[1]), unpack_vec4(halves[2]), unpack_vec4(halves[3]));
 }
 
-// Vec4s `2 * i` and `2 * i + 1` of the key at offset `head`, as halves.
+// Load `i` of the key at offset `head`: vec4s `2 * i` and `2 * i + 1`, as halves.
 @if(whole_keys)
-fn key_pair(head: u32, i: u32) -> vec4<u32> {
+fn key_load(head: u32, i: u32) -> vec4<u32> {
     return k_cache[head / 2u + i];
 }
 
 // The same of the value at offset `head`.
 @if(whole_values)
-fn value_pair(head: u32, i: u32) -> vec4<u32> {
+fn value_load(head: u32, i: u32) -> vec4<u32> {
     return v_cache[head / 2u + i];
+}
+
+// What tensor cores multiply: a load as it is.
+@if(mma) alias Load = vec4<u32>;
+// vec4s of a load, and the halves whose sum an element is.
+@if(mma) const LOAD_VEC4S: u32 = 2u;
+@if(mma) const PARTS: u32 = 1u;
+@if(mma) alias Halves = array<array<vec2<u32>, LOAD_VEC4S>, PARTS>;
+
+// Load `i` of a key without what is beyond the head's end, which may be in the middle of the load.
+@if(mma)
+fn without_rest(load: Load, i: u32, vec4s: u32) -> Load {
+    return vec4(load.xy, select(load.zw, vec2(0u), 2u * i + 1u == vec4s));
+}
+
+@if(mma)
+fn halves_of(load: Load, scale: u32) -> Halves {
+    return array(array(load.xy, load.zw));
+}
+
+// There are no scales.
+@if(mma)
+fn key_scales(head: u32, vec4s: u32, group: u32) -> vec4<u32> {
+    return vec4(0u);
+}
+
+@if(mma)
+fn value_scales(head: u32, vec4s: u32, group: u32) -> vec4<u32> {
+    return vec4(0u);
 }
 
 // Vec4 `i` of the value at offset `head`.

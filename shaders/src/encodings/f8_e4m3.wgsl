@@ -2,6 +2,7 @@
 // and a scale `d`. A weight is `q * d`. The format's NaN decodes to 480; no conversion produces it.
 import package::byte_plane::part_words;
 import package::unpack::Part;
+@if(bytes) import package::unpack::PackedPart;
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<f32>; // [blocks]
@@ -33,6 +34,24 @@ fn floats(word: u32) -> vec4<f32> {
     let magnitude = min(normal, fma(normal, vec4(2.0), vec4(-0.015625)));
     let sign = (vec4(word) << vec4(24u, 16u, 8u, 0u)) & vec4(0x80000000u);
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(magnitude) | sign);
+}
+
+// What floats are times as large as the halves of `float_halves`.
+@if(bytes) const FLOAT_UNIT: f32 = 256.0;
+
+// The floats of a word as halves, whose exponents have a bit more: bytes 0 and 2, then bytes 1 and 3.
+@if(bytes)
+fn float_halves(word: u32) -> vec2<u32> {
+    return vec2(
+        ((word << 7u) & 0x3f803f80u) | ((word << 8u) & 0x80008000u), ((word >> 1u) & 0x3f803f80u) | (word & 0x80008000u),
+    );
+}
+
+// The bytes of the floats.
+@if(bytes)
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let w = part_words(part, block, half);
+    return PackedPart(vec4(w[0], w[1]), vec2(s.d), vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {

@@ -3,13 +3,15 @@
 import package::nibble_plane::plane_main;
 @if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart, half_at};
-@if(!int8) import package::value_table::part_values;
+@if(!int8 && !codes) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
-const ZERO: f32 = 0.0;
+// The number that stands for the weight 0 in tables of bytes.
+@if(codes) const ZERO: f32 = 128.0;
+@if(!codes) const ZERO: f32 = 0.0;
 const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 127.0;
@@ -27,7 +29,7 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-@if(!int8)
+@if(!int8 && !codes)
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     return Part(part_values(plane_main[part]), vec2(s.d), vec2(0.0));
 }
@@ -37,4 +39,10 @@ fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedP
     @if(!parts) let w = half_block(block, half);
     @if(parts) let w = plane_main[part];
     return PackedPart(packed_part_values(w), vec2(s.d), vec2(0.0));
+}
+
+// The words are those of the weight, with two codes in each byte.
+@if(codes)
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    return PackedPart(vec4(half_block(block, half), vec2(0u)), vec2(s.d), vec2(0.0));
 }

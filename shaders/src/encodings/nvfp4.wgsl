@@ -3,13 +3,15 @@
 import package::nibble_plane::plane_main;
 @if(whole_blocks) import package::nibble_plane::half_block;
 import package::unpack::{Part, PackedPart};
-@if(!int8) import package::value_table::part_values;
+@if(!int8 && !codes) import package::value_table::part_values;
 @if(int8) import package::value_table::packed_part_values;
 import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 2], d and four scales
 
-const ZERO: f32 = 0.0;
+// The number that stands for the weight 0 in tables of bytes.
+@if(codes) const ZERO: f32 = 12.0;
+@if(!codes) const ZERO: f32 = 0.0;
 const PACKED_ZERO: i32 = 12;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 12.0;
@@ -50,7 +52,14 @@ fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedP
     return PackedPart(packed_part_values(w), s.d * scale, vec2(0.0));
 }
 
-@if(!int8)
+// The words are those of the weight, with two codes in each byte.
+@if(codes)
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let scale = half_scales(sub, s);
+    return PackedPart(vec4(half_block(block, half), vec2(0u)), s.d * scale, vec2(0.0));
+}
+
+@if(!int8 && !codes)
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let scale = half_scales(sub, s);
     return Part(part_values(plane_main[part]), s.d * scale, vec2(0.0));

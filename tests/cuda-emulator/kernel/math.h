@@ -74,6 +74,8 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     return chosen;
 }
 
+static inline unsigned cuda_prmt(unsigned a, unsigned b, unsigned selector) { return __byte_perm(a, b, selector); }
+
 /// The sum of `c` and four products of bytes.
 static inline int __dp4a(int a, int b, int c) {
     unsigned sum = static_cast<unsigned>(c);

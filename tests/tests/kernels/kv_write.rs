@@ -2,10 +2,10 @@
 
 use wisp_shaders::{CacheFormat, params::KvWriteParams};
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
-use wisp_tests::kernels::{Case, case, check, exact, noise};
+use wisp_tests::kernels::{Case, case, check, check_outputs, exact, noise, twin_outputs};
 
 use crate::paged::{
-    BATCHES, Batch, HALF, HOSTILE_BATCH, ROTATED, hostile_index, moved_index, moved_pages,
+    BATCHES, Batch, HALF, HOSTILE_BATCH, ROTATED, batch, hostile_index, moved_index, moved_pages,
     stored_bound,
 };
 
@@ -59,6 +59,50 @@ fn kernels_match_the_twin() {
         check(&format.op("kv_write"), &cases);
         let keys: Vec<_> = cases.into_iter().map(keys_only).collect();
         check(&format.op("key_write"), &keys);
+    }
+}
+
+/// Numbers beyond the range of a format become its largest number.
+#[test]
+fn numbers_beyond_the_range_are_clamped() {
+    let b = batch([2, 2, 80, 16], 0, 0.0, &[(3, 20)]);
+    for format in CacheFormat::ALL {
+        let mut case = kv_write(&b, format);
+        for (i, factor) in [(0, 1e6), (1, 1e30)] {
+            let numbers: Vec<f32> = bytemuck::pod_collect_to_vec(case.memory[i].bytes());
+            let numbers: Vec<f32> = numbers.iter().map(|x| x * factor).collect();
+            case.memory[i] = exact(&numbers);
+        }
+        check(&format.op("kv_write"), &[case]);
+    }
+}
+
+/// Kernels multiply what pads the blocks and scales of a head in q8_0.
+#[test]
+fn zeros_pad_a_head() {
+    let format = CacheFormat::Q8_0;
+    for b in BATCHES {
+        let mut case = kv_write(b, format);
+        for memory in &mut case.memory[4..] {
+            *memory = exact(&vec![u32::MAX; memory.bytes().len() / 4]);
+        }
+        let expected = twin_outputs("kv_write.q8_0", &case);
+        let (blocks, scales) = (b.head_dim.div_ceil(4), b.head_dim.div_ceil(64));
+        let first_scale = blocks.next_multiple_of(4);
+        let is_padding = |word: usize| {
+            let word = word % format.head_words(b.head_dim as u32) as usize;
+            (blocks..first_scale).contains(&word) || word >= first_scale + scales
+        };
+        check_outputs("kv_write.q8_0", &[case], |_, outputs| {
+            let words = |bytes: &[u8]| -> Vec<u32> { bytemuck::pod_collect_to_vec(bytes) };
+            let wrong = (4..6).filter_map(|i| {
+                let both = words(&outputs[i]).into_iter().zip(words(&expected[i]));
+                let mut padding = both.enumerate().filter(|(word, _)| is_padding(*word));
+                let (word, (actual, _)) = padding.find(|(_, (a, b))| a != b)?;
+                Some(format!("binding {i}: word {word} is {actual:x}"))
+            });
+            wrong.collect()
+        });
     }
 }
 

@@ -183,3 +183,10 @@ template<class T, int M, int N> W_FN void w_clear(arr<arr<T, M>, N>& a) {
 #pragma unroll 1
   for (unsigned i = 0u; i < (unsigned)N; i++) w_clear(a.e[i]);
 }
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+// As `__byte_perm`, which takes an instruction more to mask a selector that is not constant.
+W_FN unsigned cuda_prmt(unsigned a, unsigned b, unsigned selector) {
+  unsigned r; asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector)); return r;
+}
+#endif

@@ -40,7 +40,9 @@ const NVDISASM: &str = "NVDISASM";
 pub const CHOSEN: &[&str] = &[
     "matmul.q4_0.*", "matmul.q4_k.*", "matmul.q6_k.*", "matmul.q8_0.*", "matmul.f16.*",
     "matmul_int8.q4_0.*", "matmul_int8.q4_k.*", "matmul_int8.q6_k.*", "matmul_int8.q8_0.*",
+    "matmul.mxfp4.*mma*", "matmul.iq4_nl.mma1", "matmul.f8_e4m3.*mma*",
     "attention_split.f16.*", "attention_split_wide.f16.*", "attention_tiled.f16.*",
+    "attention_split*.q8_0.mma", "attention_tiled.q8_0.mma_*",
 ];
 
 /// NVRTC and nvdisasm.

@@ -154,6 +154,29 @@ fn errors_do_not_grow_with_the_positions() {
     }
 }
 
+/// The products of bytes and scales are exact at any scale, also where halves are subnormal and where they almost overflow.
+#[test]
+fn scales_may_be_as_small_or_large_as_halves() {
+    let format = CacheFormat::Q8_0;
+    for dim in [64, 128, 256, 512] {
+        let b = batch([4, 2, dim, 16], 0, 0.0, &[(30, 40)]);
+        for exponent in [-17, -8, 15] {
+            let factor = 2f32.powi(exponent);
+            let scaled = |seed, len, factor: f32| -> Vec<f32> {
+                noise(seed, len).into_iter().map(|x| x * factor).collect()
+            };
+            let mut case = attention(&b, format);
+            let queries = scaled(1, b.index().len() * b.heads * dim, 4.0 / factor);
+            case.memory[0] = exact(&queries);
+            for i in [1, 2] {
+                let elements = scaled(i as u32 + 1, b.cache_len(), factor);
+                case.memory[i] = cache(format, dim, &elements, None);
+            }
+            check_causal(&b, format, &case);
+        }
+    }
+}
+
 /// A cache in half precision has room for an even number of vec4s, and nothing writes the one that a head lacks.
 #[test]
 fn unused_memory_of_a_cache_may_be_nan() {
@@ -221,29 +244,30 @@ fn numbers_that_are_not_finite_stay_in_their_sequence() {
 /// The instructions that CUDA puts in the place of functions do what the functions say in WGSL.
 #[test]
 fn instructions_do_what_their_wgsl_says() {
-    for (name, b) in [
-        (
-            "attention_tiled.f16.mma_head64",
-            sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
-        ),
-        (
-            "attention_tiled.f16.mma_head128",
-            sink_batch([4, 2, 128, 16], 0, 0.0, &[(40, 20), (0, 3)]),
-        ),
-        (
-            "attention_tiled.f16.mma_head256",
-            sink_batch([4, 2, 196, 16], 0, 5.0, &[(20, 15), (0, 3)]),
-        ),
-    ] {
-        let cases = [tiled(&b, attention(&b, CacheFormat::F16))];
-        kernel_rewritten::check(name, &cases, kernel_rewritten::without_intrinsics);
-    }
-    for (name, dim) in [
-        ("attention_split.f16.mma", 100),
-        ("attention_split_wide.f16.mma", 324),
-    ] {
-        let b = sink_batch([5, 1, dim, 16], 0, 5.0, &[(300, 2)]);
-        let (_, case) = chunks(&b, attention(&b, CacheFormat::F16));
-        kernel_rewritten::check(name, &[case], kernel_rewritten::without_intrinsics);
+    for format in [CacheFormat::F16, CacheFormat::Q8_0] {
+        for (kernel, b) in [
+            (
+                "mma_head64",
+                sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
+            ),
+            (
+                "mma_head128",
+                sink_batch([4, 2, 128, 16], 0, 0.0, &[(40, 20), (0, 3)]),
+            ),
+            (
+                "mma_head256",
+                sink_batch([4, 2, 196, 16], 0, 5.0, &[(20, 15), (0, 3)]),
+            ),
+        ] {
+            let name = format!("{}.{kernel}", format.op("attention_tiled"));
+            let cases = [tiled(&b, attention(&b, format))];
+            kernel_rewritten::check(&name, &cases, kernel_rewritten::without_intrinsics);
+        }
+        for (op, dim) in [("attention_split", 100), ("attention_split_wide", 324)] {
+            let name = format!("{}.mma", format.op(op));
+            let b = sink_batch([5, 1, dim, 16], 0, 5.0, &[(300, 2)]);
+            let (_, case) = chunks(&b, attention(&b, format));
+            kernel_rewritten::check(&name, &[case], kernel_rewritten::without_intrinsics);
+        }
     }
 }
