@@ -91,7 +91,8 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let floats_on_mma = few_tokens_on_mma || variant.file == EXACT_HALVES_FILE;
     let codes = floats_on_mma && encoding.is_some_and(|name| CODE_ENCODINGS.contains(&name));
     let f8 = floats_on_mma && encoding == Some("f8_e4m3");
-    let bytes = has("mma") && (has_bytes || few_tokens_on_mma || codes || f8);
+    let bytes = has("mma") && (has_bytes || few_tokens_on_mma && !has("floats") || codes || f8);
+    let in_order = codes || has("floats");
     let integer_scales = has("mma")
         && variant.constants.contains(&("TOKENS", 1))
         && encoding.is_some_and(|name| INTEGER_SCALE_ENCODINGS.contains(&name));
@@ -110,6 +111,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
         codes.then_some("codes"),
+        in_order.then_some("in_order"),
         integer_scales.then_some("integer_scales"),
         whole_values.then_some("whole_values"),
     ];

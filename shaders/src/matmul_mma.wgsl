@@ -1,7 +1,8 @@
 // Products of an encoded weight with few tokens on NVIDIA's tensor cores, as accurate as in f32.
 //
 // The numbers of an encoding are small integers. Their bits are those of subnormal halves, so weights need no conversion. Codes
-// are looked up (`codes`), and floats of 8 bits become halves by shifts (`f8_e4m3`). Each element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most one unit in the last
+// are looked up (`codes`), floats of 8 bits become halves by shifts (`f8_e4m3`), those of 16 bits (`any_cols`) are multiplied as
+// they are, or scaled. Each element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most one unit in the last
 // place of f32. Tensor cores multiply halves exactly, subnormal ones included, and truncate sums to about as many bits as f32 has
 // (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021; see `ROUNDING`). Inputs of 2^114 or more may give infinite
 // results.
@@ -9,10 +10,13 @@
 // Each lane loads whole blocks of weights of two rows of a matrix. In the matrix b, x of the lane's block fills two columns, first
 // halves in one and second halves in the other; for the other lanes' blocks these columns are zero. So each lane receives the
 // sums of its own blocks and scales them. The subgroups of a workgroup share x and the rows, and split the columns.
-import package::encoding::{Scales, load_scales, load_packed, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
-import package::unpack::PackedPart;
+import package::encoding::{Scales, load_scales, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
+@if(!any_cols) import package::encoding::load_packed;
+@if(any_cols) import package::encoding::{half_floats, load_block};
+@if(!any_cols) import package::unpack::PackedPart;
+@if(any_cols) import package::unpack::HalfFloats;
 import package::mma::cuda_mma_m16n8k16;
-@if(!nibbles && !f8_e4m3) import package::mma::cuda_byte_perm;
+@if(!nibbles && !f8_e4m3 && !any_cols) import package::mma::cuda_byte_perm;
 @if(codes) import package::value_table::coded_bytes;
 @if(f8_e4m3) import package::encoding::{float_halves, FLOAT_UNIT};
 import package::half_precision::{half_scale, half_unscale};
@@ -46,7 +50,8 @@ const_assert 4u * OWN_BLOCKS <= 8u;
 // Products with multiples of 2^-3 have no bits there.
 const ROUNDING: f32 = 1572864.0;
 // The unit of numbers as halves. A half whose bits are those of the integer `n` below 1024 is `n * 2^-24`.
-@if(!f8_e4m3) const UNIT: f32 = 5.9604645e-8;
+@if(!f8_e4m3 && !any_cols) const UNIT: f32 = 5.9604645e-8;
+@if(any_cols) const UNIT: f32 = 1.0;
 @if(f8_e4m3) const UNIT: f32 = 1.0 / FLOAT_UNIT;
 // The bits of two bytes of a word that are numbers of the first 16 columns of a block, or of the others: high nibbles stay where
 // they are.
@@ -119,7 +124,7 @@ fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
     return vec4(vec2(top, bottom), vec2(top, bottom) >> vec2(8u)) & vec4(mask);
 }
 
-@if(!nibbles && !codes && !f8_e4m3)
+@if(!nibbles && !codes && !f8_e4m3 && !any_cols)
 fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
     return vec4(vec2(top, bottom) & vec2(mask), cuda_byte_perm(top, 0u, 0x4341u), cuda_byte_perm(bottom, 0u, 0x4341u));
 }
@@ -129,8 +134,20 @@ fn subnormals(top: u32, bottom: u32, mask: u32) -> vec4<u32> {
     return vec4(float_halves(top), float_halves(bottom)).xzyw;
 }
 
+// Group `i` of blocks of two rows.
+@if(any_cols)
+fn numbers_of(top: array<vec4<u32>, 4>, bottom: array<vec4<u32>, 4>, i: u32) -> Numbers {
+    var numbers: Numbers;
+    for (var half = 0u; half < 2u; half++) {
+        let t = top[2u * half + i / 2u];
+        let b = bottom[2u * half + i / 2u];
+        numbers[half] = select(vec4(t.xy, b.xy), vec4(t.zw, b.zw), i % 2u == 1u).xzyw;
+    }
+    return numbers;
+}
+
 // Group `i` of parts of two rows.
-@if(!codes)
+@if(!codes && !any_cols)
 fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
     return Numbers(subnormals(top[i], bottom[i], LOW_MASK), subnormals(top[2u + i], bottom[2u + i], HIGH_MASK));
 }
@@ -155,7 +172,8 @@ fn load_own_scales(own: array<u32, OWN_ROWS>) -> array<Scales, OWN_ROWS> {
 }
 
 // The weights of a lane's rows: one block of each.
-alias Weights = array<array<PackedPart, 2>, OWN_ROWS>;
+@if(!any_cols) alias Weights = array<array<PackedPart, 2>, OWN_ROWS>;
+@if(any_cols) alias Weights = array<array<vec4<u32>, 4>, OWN_ROWS>;
 
 // Loads block `b` of the run of blocks of each row; `own` are the places of these runs, which are run `run` of their rows.
 fn load_weights(own: array<u32, OWN_ROWS>, run: u32, b: u32, scales: array<Scales, OWN_ROWS>) -> Weights {
@@ -163,6 +181,8 @@ fn load_weights(own: array<u32, OWN_ROWS>, run: u32, b: u32, scales: array<Scale
     var w: Weights;
     for (var i = 0u; i < OWN_ROWS; i++) {
         let at = (OWN_BLOCKS * own[i]) | b;
+        @if(any_cols) w[i] = load_block(at);
+        @if(!any_cols)
         for (var half = 0u; half < 2u; half++) {
             w[i][half] = load_packed(2u * at + half, at, sub, half, scales[i]);
         }
@@ -181,8 +201,14 @@ fn factor(s: Scales) -> f32 {
     return 1.0;
 }
 
+@if(any_cols)
+fn block_sum(w: HalfFloats, low: f32, high: f32, f: Factors) -> f32 {
+    return w.unit * low;
+}
+
 // The sum of weights of a block times x: `low` is the sum of numbers times x of its first 16 columns, `high` of the others,
 // or with one scale `low` is that of all.
+@if(!any_cols)
 fn block_sum(w: PackedPart, low: f32, high: f32, f: Factors) -> f32 {
     var sum = w.scale.x * without_zero(low, f.sums[0]);
     if SCALES == 2u {
@@ -198,6 +224,7 @@ fn block_sum(w: PackedPart, low: f32, high: f32, f: Factors) -> f32 {
 }
 
 // A sum of numbers times x, less that of the zero point.
+@if(!any_cols)
 fn without_zero(sum: f32, x: f32) -> f32 {
     if ZERO == 0.0 {
         return sum;
@@ -262,7 +289,12 @@ fn main(
         // The same for a whole subgroup.
         if step + 4u * OWN_BLOCKS * split < p.blocks {
             for (var b = 0u; b < OWN_BLOCKS; b++) {
-                let w = weights[b];
+                @if(!any_cols) let w = weights[b];
+                @if(any_cols) var w: array<HalfFloats, OWN_ROWS>;
+                @if(any_cols)
+                for (var i = 0u; i < OWN_ROWS; i++) {
+                    w[i] = half_floats(weights[b][i]);
+                }
                 let block = (step + OWN_BLOCKS * (4u * split + own)) % BLOCKS + b;
                 for (var t = 0u; t < TOKENS; t++) {
                     let local = TOKENS * block + t;
@@ -276,7 +308,9 @@ fn main(
                     for (var group = 0u; group < 4u; group++) {
                         let x = halves[at + stride * group];
                         for (var m = 0u; m < MATRICES; m++) {
+                            @if(!any_cols)
                             let numbers = numbers_of(w[2u * m][group / 2u].q, w[2u * m + 1u][group / 2u].q, group % 2u);
+                            @if(any_cols) let numbers = numbers_of(w[2u * m].halves, w[2u * m + 1u].halves, group);
                             sums[m][0] = cuda_mma_m16n8k16(numbers[0], x.xy, sums[m][0]);
                             sums[m][SCALES - 1u] = cuda_mma_m16n8k16(numbers[1], x.zw, sums[m][SCALES - 1u]);
                         }
@@ -288,8 +322,10 @@ fn main(
                         let high = sums[m][SCALES - 1u].xz + sums[m][SCALES - 1u].yw;
                         let i = OWN_ROWS * t + 2u * m;
                         let unscale = f.unscale * vec2(factor(scales[2u * m]), factor(scales[2u * m + 1u]));
-                        acc[i] = fma(unscale.x, block_sum(w[2u * m][0], low.x, high.x, f), acc[i]);
-                        acc[i + 1u] = fma(unscale.y, block_sum(w[2u * m + 1u][0], low.y, high.y, f), acc[i + 1u]);
+                        @if(!any_cols) let both = array(w[2u * m][0], w[2u * m + 1u][0]);
+                        @if(any_cols) let both = array(w[2u * m], w[2u * m + 1u]);
+                        acc[i] = fma(unscale.x, block_sum(both[0], low.x, high.x, f), acc[i]);
+                        acc[i + 1u] = fma(unscale.y, block_sum(both[1], low.y, high.y, f), acc[i + 1u]);
                     }
                 }
             }

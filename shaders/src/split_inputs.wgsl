@@ -9,13 +9,13 @@ fn sum4(v: vec4<f32>) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }
 
-// Four columns as halves: columns 0 and 2 in a word, and columns 1 and 3; with `codes` columns 0 and 1, and columns 2 and 3.
-@if(!codes)
+// Four columns as halves: columns 0 and 2 in a word, and columns 1 and 3; with `in_order` columns 0 and 1, and columns 2 and 3.
+@if(!in_order)
 fn packed(v: vec4<f32>) -> vec2<u32> {
     return vec2(pack2x16float(v.xz), pack2x16float(v.yw));
 }
 
-@if(codes)
+@if(in_order)
 fn packed(v: vec4<f32>) -> vec2<u32> {
     return vec2(pack2x16float(v.xy), pack2x16float(v.zw));
 }
@@ -24,6 +24,6 @@ fn packed(v: vec4<f32>) -> vec2<u32> {
 fn rest(v: vec4<f32>, words: vec2<u32>) -> vec4<f32> {
     let first = unpack2x16float(words.x);
     let second = unpack2x16float(words.y);
-    @if(!codes) return v - vec4(first.x, second.x, first.y, second.y);
-    @if(codes) return v - vec4(first, second);
+    @if(!in_order) return v - vec4(first.x, second.x, first.y, second.y);
+    @if(in_order) return v - vec4(first, second);
 }

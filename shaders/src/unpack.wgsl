@@ -25,6 +25,12 @@ struct PackedPart {
     offset: vec2<f32>,
 }
 
+// A block of floats as halves, two in a word and in the order of their columns. A weight is `half * unit`.
+struct HalfFloats {
+    halves: array<vec4<u32>, 4>,
+    unit: f32,
+}
+
 // The same part for products with floats. The bytes must not be negative.
 fn unpacked(part: PackedPart) -> Part {
     return Part(numbers(part.q.xy, part.q.zw), part.scale, part.offset);

@@ -18,6 +18,7 @@ pub(crate) struct Variant {
     /// `Needs::mma`. `software` holds in all kernels of that class; `whole_blocks`, which the build script sets,
     /// where an invocation loads whole blocks of weights. With `value_pairs` it sets `whole_values` for the cache format
     /// f16, of which an invocation then loads and sums two vec4s of values at once. With `halves` a kernel gets keys and values as `f16`.
+    /// `floats` are weights in F16 and BF16, where those have a line of their own.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -163,6 +164,7 @@ impl Variant {
         match (has("PLANES"), has("CACHE")) {
             (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS.to_vec(),
             (true, _) if self.file == EXACT_HALVES_FILE => HALF_ENCODINGS.to_vec(),
+            (true, _) if self.features.contains(&"floats") => vec!["f16", "bf16"],
             (true, _) if self.file == FEW_TOKENS_FILE => {
                 [BYTE_ENCODINGS, FEW_TOKENS_ENCODINGS].concat()
             }
@@ -197,6 +199,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "matvec1_subgroups",        "matmul_matvec", &["subgroups"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul.",        "matvec1",        "matmul_matvec", &[],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul.",        "matvec2",        "matmul_matvec", &[],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 2),
+    variant("matmul.", "mma4", "matmul_mma", &["subgroups", "mma", "floats"], &[("WG", 256), ("PLANES", 4), ("ROWS", 32), ("TOKENS", 4), ("BLOCKS", 32), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 4),
+    variant("matmul.", "mma8", "matmul_mma", &["subgroups", "mma", "floats"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 8), ("BLOCKS", 16), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 8),
     variant("matmul.",        "matvec4",        "matmul_matvec", &["weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul.",        "matvec8",        "matmul_matvec", &["weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul.",        "matvec1_scalar", "matmul_matvec", &["scalar"],                  &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
@@ -221,6 +225,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_gated.", "mma8", "matmul_mma", &["subgroups", "mma", "gated"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 8), ("BLOCKS", 16), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 8),
     variant("matmul_gated.",  "matvec1_subgroups",        "matmul_matvec", &["gated", "subgroups"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_gated.",  "matvec1",        "matmul_matvec", &["gated"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul_gated.", "mma8", "matmul_mma", &["subgroups", "mma", "floats", "gated"], &[("WG", 256), ("PLANES", 4), ("ROWS", 64), ("TOKENS", 8), ("BLOCKS", 16), ("MATRICES", 2), ("MAX_OWN_BLOCKS", 1)], DeviceClass::Gpu, 8),
     variant("matmul_gated.",  "matvec4",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul_gated.",  "matvec8",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul_gated.",  "mma_tile64x32",  "matmul_tiled_mma", &["subgroups", "mma", "splits", "gated"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("BLOCKS", 4)], DeviceClass::Gpu, 32),

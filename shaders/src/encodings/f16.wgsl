@@ -1,5 +1,6 @@
 // F16: blocks of 32 half-precision floats.
 import package::unpack::Part;
+@if(in_order) import package::unpack::HalfFloats;
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 4]
@@ -28,4 +29,16 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let b = plane_main[2u * part - half + 2u];
     let q = array(unpack_vec4(a.x, a.y), unpack_vec4(a.z, a.w), unpack_vec4(b.x, b.y), unpack_vec4(b.z, b.w));
     return Part(q, vec2(1.0), vec2(0.0));
+}
+
+// The words of a block, and what tensor cores multiply: the numbers as they are.
+@if(in_order)
+fn load_block(block: u32) -> array<vec4<u32>, 4> {
+    let at = 4u * block;
+    return array(plane_main[at], plane_main[at + 1u], plane_main[at + 2u], plane_main[at + 3u]);
+}
+
+@if(in_order)
+fn half_floats(words: array<vec4<u32>, 4>) -> HalfFloats {
+    return HalfFloats(words, 1.0);
 }

@@ -134,6 +134,7 @@ fn instructions_do_what_their_wgsl_says() {
         ("matmul", "mma4", Encoding::Q6_K, 1),
         ("matmul", "mma1", Encoding::MXFP4, 1),
         ("matmul", "mma8", Encoding::IQ4_NL, 5),
+        ("matmul", "mma4", Encoding::BF16, 3),
         ("matmul", "mma_tile64x32", Encoding::MXFP4, 1),
         ("matmul", "mma_tile64x32", Encoding::Q6_K, 1),
         ("matmul", "mma_tile128x64", Encoding::Q4_K, 33),

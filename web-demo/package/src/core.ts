@@ -25,7 +25,7 @@ export interface EngineOptions {
    *  sooner, more are faster. */
   maxSteps?: number;
   /** The format of the KV cache. Default: `float16`. `float32` needs twice the memory, and gives the same tokens as
-   *  every other device; `q8_0` needs little more than a quarter of that. */
+   *  every other device; `q8_0` needs about 30 % of that. */
   kvCacheFormat?: "float32" | "float16" | "q8_0";
   /** Whether requests with a common prefix share its keys and values, as the questions of a chat do. Default: true. Without
    *  it, layers with a sliding window need memory for the window only. */

@@ -52,8 +52,8 @@ choices! {
         Float32 = "float32",
         /// In half precision, which takes half the memory.
         Float16 = "float16",
-        /// In blocks of 32 signed bytes with a scale, which take little more than a quarter of the
-        /// memory.
+        /// In blocks of 32 signed bytes with a scale, which take 28 % of the memory with
+        /// heads of 128 elements, and 31 % with those of 64.
         Q8_0 = "q8_0",
     }
 }

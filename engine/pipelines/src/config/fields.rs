@@ -129,7 +129,7 @@ pub const FIELDS: &[Field] = &[
          has its whole context in one piece) or paged (sequences take pages as they grow)"),
     field(Limits, "kv_cache_format", Text, "float16, on the host float32",
         "How the KV cache stores keys and values: float32, with which every device gives the same tokens, \
-         float16 (half the memory) or q8_0 (little more than a quarter)"),
+         float16 (half the memory) or q8_0 (about 30 %)"),
     field(Limits, "kv_cache_page_size", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
     field(Limits, "cache_tokens", Whole(1, UNBOUNDED),
