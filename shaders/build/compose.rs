@@ -90,6 +90,8 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
     let few_tokens_on_mma = variant.file == FEW_TOKENS_FILE;
     let floats_on_mma = few_tokens_on_mma || variant.file == EXACT_HALVES_FILE;
     let codes = floats_on_mma && encoding.is_some_and(|name| CODE_ENCODINGS.contains(&name));
+    let is_fp4 = |table: &ValueTable| table.file == "fp4_values";
+    let fp4 = codes && encoding.and_then(value_table).is_some_and(is_fp4);
     let f8 = floats_on_mma && encoding == Some("f8_e4m3");
     let bytes = has("mma") && (has_bytes || few_tokens_on_mma && !has("floats") || codes || f8);
     let in_order = codes || has("floats");
@@ -111,6 +113,7 @@ pub(crate) fn compose((variant, encoding): Job) -> Result<Composed, String> {
         bytes.then_some("bytes"),
         nibbles.then_some("nibbles"),
         codes.then_some("codes"),
+        fp4.then_some("fp4"),
         in_order.then_some("in_order"),
         integer_scales.then_some("integer_scales"),
         whole_values.then_some("whole_values"),

@@ -150,6 +150,7 @@ fn load_scales(lid: u32, first: u32, vec4s: u32) -> vec2<u32> {
 @if(q8_0)
 fn store_scales(lid: u32, scales: vec2<u32>) {
     let position = lid / BLOCKS;
+    // The other component is another invocation's: the translation to CUDA stores only this one.
     key_scales[(lid % BLOCKS * POSITIONS + position) / 2u][position % 2u] = half_at(scales.x, lid % BLOCKS);
     value_scales[lid] = cuda_byte_perm(scales.y, 0u, select(0x1010u, 0x3232u, lid % BLOCKS % 2u == 1u));
 }

@@ -6,7 +6,7 @@ import package::encoding::{load_scales, BLOCKS_PER_SCALES, ZERO};
 @if(f8_e4m3) import package::encoding::{float_halves, FLOAT_UNIT};
 @if(codes) import package::value_table::coded_bytes;
 @if(any_cols) import package::half_precision::{half_scale, half_unscale, max_magnitude};
-@if(bytes && !f8_e4m3) import package::mma::cuda_add_f16x2;
+@if(bytes && !f8_e4m3 && !fp4) import package::mma::cuda_add_f16x2;
 @if(bytes && !nibbles && !f8_e4m3) import package::mma::cuda_byte_perm;
 @if(!bytes) import package::split_inputs::packed;
 @if(nibbles) import package::split_inputs::HIGH_UNIT;
@@ -45,7 +45,13 @@ fn high_halves(word: u32) -> vec2<u32> {
     return vec2(cuda_add_f16x2(numbers.x, HIGH_NEGATIVE_ZEROS), cuda_add_f16x2(numbers.y, HIGH_NEGATIVE_ZEROS));
 }
 
-@if(bytes && !nibbles && !f8_e4m3)
+// The bytes are the high ones of halves.
+@if(fp4)
+fn low_halves(word: u32) -> vec2<u32> {
+    return vec2(cuda_byte_perm(word, 0u, 0x2404u), word & 0xff00ff00u);
+}
+
+@if(bytes && !nibbles && !f8_e4m3 && !fp4)
 fn low_halves(word: u32) -> vec2<u32> {
     let even = cuda_byte_perm(word, INTEGER_BYTES, 0x4240u);
     let odd = cuda_byte_perm(word, INTEGER_BYTES, 0x4341u);

@@ -6,8 +6,8 @@ import package::paged::{has_table_entry, kv_row, page_count};
 import constants::WG;
 
 /// `kv_write`: `k_cache[page, slot, h, :] = k[t, h, :]`, and the same for `v`. The page table gives the
-/// page of the token's position; the slot is the position within the page. Elements that pad a head to
-/// whole vec4s are 0. Grid: `[kv_heads * head_units, tokens]`, with the units of
+/// page of the token's position; the slot is the position within the page. What pads a head to
+/// whole vec4s of elements, and in q8_0 its bytes and its scales to 16 bytes each, is 0. Grid: `[kv_heads * head_units, tokens]`, with the units of
 /// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
 ///
 /// `key_write`: the same for keys alone, in a cache whose keys are values as well. The fields of `v` are not read.

@@ -1,11 +1,11 @@
 // Products of an encoded weight with few tokens on NVIDIA's tensor cores, as accurate as in f32.
 //
-// The numbers of an encoding are small integers. Their bits are those of subnormal halves, so weights need no conversion. Codes
-// are looked up (`codes`), floats of 8 bits become halves by shifts (`f8_e4m3`), those of 16 bits (`any_cols`) are multiplied as
-// they are, or scaled. Each element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most one unit in the last
-// place of f32. Tensor cores multiply halves exactly, subnormal ones included, and truncate sums to about as many bits as f32 has
-// (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021; see `ROUNDING`). Inputs of 2^114 or more may give infinite
-// results.
+// The numbers of an encoding become halves. Small integers need no conversion: their bits are those of subnormal halves. Codes are
+// looked up (`codes`), floats of 8 bits become halves by shifts (`f8_e4m3`), those of 16 bits (`any_cols`) are multiplied as they
+// are, or scaled. Each element of x is scaled by a power of two and split into two halves, whose sum differs from it by at most
+// one unit in the last place of f32, or by 2^-26 of the largest element of the block. Tensor cores multiply halves exactly,
+// subnormal ones included, and truncate sums to about as many bits as f32 has (M. Fasi et al., "Numerical behavior of NVIDIA
+// tensor cores", 2021; see `ROUNDING`). Inputs of 2^114 or more may give infinite results; an infinite weight gives NaN.
 //
 // Each lane loads whole blocks of weights of two rows of a matrix. In the matrix b, x of the lane's block fills two columns, first
 // halves in one and second halves in the other; for the other lanes' blocks these columns are zero. So each lane receives the
@@ -50,8 +50,8 @@ const_assert 4u * OWN_BLOCKS <= 8u;
 // Products with multiples of 2^-3 have no bits there.
 const ROUNDING: f32 = 1572864.0;
 // The unit of numbers as halves. A half whose bits are those of the integer `n` below 1024 is `n * 2^-24`.
-@if(!f8_e4m3 && !any_cols) const UNIT: f32 = 5.9604645e-8;
-@if(any_cols) const UNIT: f32 = 1.0;
+@if(!f8_e4m3 && !any_cols && !fp4) const UNIT: f32 = 5.9604645e-8;
+@if(any_cols || fp4) const UNIT: f32 = 1.0;
 @if(f8_e4m3) const UNIT: f32 = 1.0 / FLOAT_UNIT;
 // The bits of two bytes of a word that are numbers of the first 16 columns of a block, or of the others: high nibbles stay where
 // they are.
@@ -76,7 +76,14 @@ var<workgroup> halves: array<vec4<u32>, ZEROS + 1u>; // [block, token, group, ha
 var<workgroup> factors: array<Factors, TOKENS * BLOCKS>; // [block, token]
 var<workgroup> partials: array<f32, SPLITS * ROWS * TOKENS>; // [split, token, row]
 
-// Rounds numbers for their first halves; `unit` is the factor by which they were scaled besides `half_scale`.
+// Numbers whose halves are the first ones; `unit` is the factor by which they were scaled besides `half_scale`. Weights that are
+// integers want them rounded; those that are floats have nearly all bits in normal halves.
+@if(f8_e4m3 || any_cols || fp4)
+fn first(v: vec4<f32>, unit: f32) -> vec4<f32> {
+    return v;
+}
+
+@if(!f8_e4m3 && !any_cols && !fp4)
 fn first(v: vec4<f32>, unit: f32) -> vec4<f32> {
     return (v + unit * ROUNDING) - unit * ROUNDING;
 }
@@ -152,7 +159,18 @@ fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
     return Numbers(subnormals(top[i], bottom[i], LOW_MASK), subnormals(top[2u + i], bottom[2u + i], HIGH_MASK));
 }
 
-@if(codes)
+// The bytes are the high ones of halves, whose low ones are 0.
+@if(codes && fp4)
+fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
+    let bytes = vec4(coded_bytes(top[i]), coded_bytes(bottom[i])).xzyw;
+    var low: vec4<u32>;
+    for (var j = 0u; j < 4u; j++) {
+        low[j] = cuda_byte_perm(bytes[j], 0u, 0x2404u);
+    }
+    return Numbers(low, bytes & vec4(0xff00ff00u));
+}
+
+@if(codes && !fp4)
 fn numbers_of(top: vec4<u32>, bottom: vec4<u32>, i: u32) -> Numbers {
     let bytes = vec4(coded_bytes(top[i]), coded_bytes(bottom[i])).xzyw;
     var high: vec4<u32>;

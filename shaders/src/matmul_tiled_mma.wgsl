@@ -38,8 +38,8 @@ const X_UNIT: f32 = 16.0;
 const OWN_TOKENS: u32 = 4u * EDGE_TOKENS / WG;
 const_assert BLOCKS * EDGE_ROWS / 2u == WG;
 
-// In vec4s, of a block's four groups of columns: the first two words have columns 0 and 2, and 1 and 3; the other two have the same
-// of the group 16 columns to the right. `weights` has such words of a row, then of the row 8 below.
+// In vec4s, of a block's four groups of columns: the first two words have a group's columns, as `packed` returns them; the other
+// two have the same of the group 16 columns to the right. `weights` has such words of a row, then of the row 8 below.
 var<workgroup> first_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 @if(!one_half) var<workgroup> second_halves: array<vec4<u32>, 4u * BLOCKS * EDGE_TOKENS>; // [block, token, group]
 // [block, token]: the sum of a block of x or, with two scales, those of its halves.

@@ -16,8 +16,9 @@ struct Part {
 }
 
 // The same half of a block with the numbers in words, four bytes each. Kernels for quantised x multiply them as signed integers,
-// with the encoding's `PACKED_ZERO` as zero point. With `mma`, for x in floats, the bytes are unsigned and the zero point is
-// `ZERO`; with `nibbles` the words are those of the weight, with two numbers in each byte.
+// with the encoding's `PACKED_ZERO` as zero point. With `mma`, for x in floats, the bytes are unsigned integers with the zero point
+// `ZERO`, or floats of 8 bits; with `nibbles` the words are those of the weight, with two numbers in each byte, and with `codes`
+// too, in the first two words.
 struct PackedPart {
     // The words of the first two groups, then those of the last two.
     q: vec4<u32>,

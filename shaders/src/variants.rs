@@ -18,7 +18,9 @@ pub(crate) struct Variant {
     /// `Needs::mma`. `software` holds in all kernels of that class; `whole_blocks`, which the build script sets,
     /// where an invocation loads whole blocks of weights. With `value_pairs` it sets `whole_values` for the cache format
     /// f16, of which an invocation then loads and sums two vec4s of values at once. With `halves` a kernel gets keys and values as `f16`.
-    /// `floats` are weights in F16 and BF16, where those have a line of their own.
+    /// `floats` are weights in F16 and BF16, where those have a line of their own. With `chunks` a kernel loads keys and values in
+    /// chunks of eight elements. The build script sets `codes` and `fp4` ([`CODE_ENCODINGS`]), and `in_order` where weights
+    /// as halves are in the order of their columns.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -123,7 +125,7 @@ pub(crate) const BYTE_ENCODINGS: &[&str] = &[
 
 /// The encodings whose numbers halves hold exactly, or nearly so if they are scaled by a power of two for each block (F16, BF16):
 /// with `mma` tiles of many tokens multiply them so. The condition `bytes` holds for [`BYTE_ENCODINGS`],
-/// [`CODE_ENCODINGS`] and F8.
+/// [`CODE_ENCODINGS`] and F8, and in [`FEW_TOKENS_FILE`] for IQ2 and IQ3 too.
 pub(crate) const HALF_ENCODINGS: &[&str] = &[
     "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",
     "iq4_nl", "iq4_xs", "mxfp4", "f8_e4m3", "uint4", "uint8", "nvfp4", "tq2_0", "iq2", "iq3",
@@ -139,7 +141,8 @@ pub(crate) const FEW_TOKENS_ENCODINGS: &[&str] = &[
     "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "f8_e4m3", "iq2", "iq3",
 ];
 
-/// The encodings of codes that kernels for x in floats with `mma` look up in a table of 16 bytes: the condition `codes` holds.
+/// The encodings of codes that kernels for x in floats with `mma` look up in a table of 16 bytes: the condition `codes` holds, and
+/// for floats of 4 bits, whose bytes are those of halves, `fp4` too.
 pub(crate) const CODE_ENCODINGS: &[&str] = &["iq4_nl", "iq4_xs", "mxfp4", "nvfp4"];
 
 /// The byte encodings whose numbers are nibbles and nothing else. With `mma`, for x in floats, the condition `nibbles` holds for

@@ -93,7 +93,7 @@ fn functions_of_other_types_keep_their_bodies() {
     let (_, text) = source.split_once("// The translation.\n").unwrap();
     assert!(text.contains("high_a1 * selector_a2"), "{text}");
     assert!(
-        !text.contains("w_mma") && !text.contains("__byte_perm"),
+        !text.contains("w_mma") && !text.contains("cuda_prmt"),
         "{text}"
     );
 }

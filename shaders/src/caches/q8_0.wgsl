@@ -8,14 +8,14 @@ import package::unpack::{signed_bytes, half_at};
 @if(halves) import package::half_precision::finite_halves;
 import constants::CACHE;
 
-@if(!write && !whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<u32>; // [pages, page_size, kv_heads, elements of a head]
-@if(whole_keys && !chunks) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(chunks) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(!write && !whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<u32>; // [pages, page_size, kv_heads, elements of a head]
-@if(whole_values && !chunks) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(chunks) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
-@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<u32>; // [pages, page_size, kv_heads, elements of a head]
-@if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<u32>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write && !whole_keys) @group(0) @binding(CACHE) var<storage, read> k_cache: array<u32>; // [pages, page_size, kv_heads, words of a head]
+@if(whole_keys && !chunks) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, words of a head]
+@if(chunks) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, words of a head]
+@if(!write && !whole_values) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<u32>; // [pages, page_size, kv_heads, words of a head]
+@if(whole_values && !chunks) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<u32>>; // [pages, page_size, kv_heads, words of a head]
+@if(chunks) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, words of a head]
+@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<u32>; // [pages, page_size, kv_heads, words of a head]
+@if(write && !keys) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<u32>; // [pages, page_size, kv_heads, words of a head]
 
 // vec4s of a block.
 const BLOCK: u32 = 8u;

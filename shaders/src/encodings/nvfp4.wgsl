@@ -9,9 +9,7 @@ import constants::PLANES;
 
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 2], d and four scales
 
-// The number that stands for the weight 0 in tables of bytes.
-@if(codes) const ZERO: f32 = 12.0;
-@if(!codes) const ZERO: f32 = 0.0;
+const ZERO: f32 = 0.0;
 const PACKED_ZERO: i32 = 12;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 12.0;

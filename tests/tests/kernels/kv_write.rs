@@ -87,19 +87,20 @@ fn zeros_pad_a_head() {
             *memory = exact(&vec![u32::MAX; memory.bytes().len() / 4]);
         }
         let expected = twin_outputs("kv_write.q8_0", &case);
-        let (blocks, scales) = (b.head_dim.div_ceil(4), b.head_dim.div_ceil(64));
-        let first_scale = blocks.next_multiple_of(4);
-        let is_padding = |word: usize| {
-            let word = word % format.head_words(b.head_dim as u32) as usize;
-            (blocks..first_scale).contains(&word) || word >= first_scale + scales
+        // In units of two bytes.
+        let (end, scales) = (2 * b.head_dim.div_ceil(4), b.head_dim.div_ceil(32));
+        let first_scale = end.next_multiple_of(8);
+        let is_padding = |half: usize| {
+            let half = half % (2 * format.head_words(b.head_dim as u32) as usize);
+            (end..first_scale).contains(&half) || half >= first_scale + scales
         };
         check_outputs("kv_write.q8_0", &[case], |_, outputs| {
-            let words = |bytes: &[u8]| -> Vec<u32> { bytemuck::pod_collect_to_vec(bytes) };
+            let halves = |bytes: &[u8]| -> Vec<u16> { bytemuck::pod_collect_to_vec(bytes) };
             let wrong = (4..6).filter_map(|i| {
-                let both = words(&outputs[i]).into_iter().zip(words(&expected[i]));
-                let mut padding = both.enumerate().filter(|(word, _)| is_padding(*word));
-                let (word, (actual, _)) = padding.find(|(_, (a, b))| a != b)?;
-                Some(format!("binding {i}: word {word} is {actual:x}"))
+                let both = halves(&outputs[i]).into_iter().zip(halves(&expected[i]));
+                let mut padding = both.enumerate().filter(|(half, _)| is_padding(*half));
+                let (half, (actual, _)) = padding.find(|(_, (a, b))| a != b)?;
+                Some(format!("binding {i}: half {half} is {actual:x}"))
             });
             wrong.collect()
         });

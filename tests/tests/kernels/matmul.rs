@@ -107,6 +107,10 @@ fn kernels_match_the_twin_for_large_and_small_inputs() {
         Encoding::Q4_K,
         Encoding::Q6_K,
         Encoding::Q8_0,
+        Encoding::MXFP4,
+        Encoding::IQ3,
+        Encoding::F8_E4M3,
+        Encoding::BF16,
     ];
     for encoding in encodings {
         let cases = [45, -45].map(|exponent| {
@@ -174,6 +178,47 @@ fn outliers_take_no_bits_from_the_other_columns() {
         check_fitting_if(&format!("matmul.{}", encoding.name()), &[case], |kernel| {
             kernel.switches.is_empty()
         });
+    }
+}
+
+/// Large elements of x whose weights are 0, and large weights whose elements of x are 0, take no bits from the other columns.
+#[test]
+fn what_is_multiplied_by_zero_takes_no_bits_from_the_other_columns() {
+    let (rows, cols) = (37, 2048);
+    let is_large = |column: usize| column % 32 % 7 == 5;
+    let numbers = |seed: u32, count: usize, large: f32, small: f32| {
+        let factor = |i| if is_large(i % cols) { large } else { small };
+        let numbers = noise(seed, count).into_iter().enumerate();
+        numbers
+            .map(|(i, number)| number * factor(i))
+            .collect::<Vec<f32>>()
+    };
+    // The numbers of F8 have 3 bits behind the point and at least 2^-9, those of halves 2^-24.
+    let cases = [
+        (Encoding::MXFP4, 0.0, 1.0),
+        (Encoding::NVFP4, 0.0, 1.0),
+        (Encoding::F16, 0.0, 1.0),
+        (Encoding::BF16, 0.0, 1.0),
+        (Encoding::F8_E4M3, 0.0, 1.0),
+        (Encoding::F16, 1.0, 2f32.powi(-16)),
+        (Encoding::BF16, 64.0, 2f32.powi(-12)),
+        (Encoding::F8_E4M3, 448.0, 2f32.powi(-6)),
+    ];
+    for (encoding, large, small) in cases {
+        for tokens in [1, 3, 8] {
+            let weights = numbers(2, rows * cols, large, small);
+            let large_input = if large == 0.0 { 1e4 } else { 0.0 };
+            let x = numbers(1, tokens * cols, large_input, 1.0);
+            let case = product(
+                &x,
+                weight_of(encoding, rows, cols, &weights),
+                [tokens, rows, cols],
+                f32_bound(cols),
+            );
+            check_fitting_if(&format!("matmul.{}", encoding.name()), &[case], |kernel| {
+                kernel.switches.is_empty()
+            });
+        }
     }
 }
 
