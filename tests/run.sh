@@ -247,7 +247,7 @@ step_wasm32() {
   rustc=$(bash tests/scripts/wasm-toolchain.sh)
   if [ "$("$rustc" -vV)" != "$("${RUSTC:-rustc}" -vV)" ]; then folder=$TARGET_DIR/wasm-toolchain; fi
   echo "  $("$rustc" -V)" >&3
-  RUSTC=$rustc cargo check --locked --target wasm32-unknown-unknown --target-dir "$folder" \
+  RUSTC=$rustc RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+simd128" cargo check --locked --target wasm32-unknown-unknown --target-dir "$folder" \
     -p wisp-shaders -p wisp-engine -p wisp-web
 }
 

@@ -33,9 +33,9 @@ if [ "$module" != "$generator" ]; then
 fi
 cargo build --quiet --locked --manifest-path $WEB/bindgen/Cargo.toml --target-dir "$TARGET_DIR/bindgen"
 
-# Compiles a package to wasm and writes its JavaScript: PACKAGE MODULE FOLDER
+# Compiles a package to wasm and writes its JavaScript: PACKAGE MODULE FOLDER. Every browser of the last years has SIMD.
 wasm() {
-  RUSTC=$RUSTC_WASM cargo build --locked --profile $PROFILE --target $TARGET --target-dir "$WASM_DIR" -p "$1" --lib
+  RUSTC=$RUSTC_WASM RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+simd128" cargo build --locked --profile $PROFILE --target $TARGET --target-dir "$WASM_DIR" -p "$1" --lib
   "$TARGET_DIR/bindgen/debug/wisp-web-bindgen" "$WASM_DIR/$TARGET/$FOLDER/$2.wasm" "$3"
 }
 

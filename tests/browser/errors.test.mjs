@@ -20,6 +20,8 @@ before(async () => {
       "/long.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1, vocab: 64, context: 4_000_000 }),
       // Its cache takes two buffers of a gigabyte, as large as SwiftShader says it can and larger than it does.
       "/wide.gguf": llama({ layers: 1, width: 1024, hidden: 64, heads: 16, vocab: 64, context: 262_144 }),
+      // Its cache takes six of them, more than a module can address.
+      "/deep.gguf": llama({ layers: 3, width: 1024, hidden: 64, heads: 16, vocab: 64, context: 262_144 }),
     },
   });
   other = await serve({ virtual: { "/odd.gguf": odd } });
@@ -63,6 +65,7 @@ test("an invalid address is a Network error", () => fails({ model: "http://" }, 
 test("a server without CORS is a Network error", () => fails({ model: `${other.url}/odd.gguf` }, "Network", /CORS/));
 test("a context that is too long is an OutOfMemory error", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
 test("a GPU without enough memory is an OutOfMemory error", () => fails({ model: "/wide.gguf", maxLength: 262_144 }, "OutOfMemory", /memory/));
+test("a module without enough memory is an OutOfMemory error", () => fails({ model: "/deep.gguf", maxLength: 262_144, device: "cpu" }, "OutOfMemory", /memory/));
 test("the page works after all of these errors", works);
 
 test("models are read from another origin that allows CORS", async () => {
@@ -242,15 +245,33 @@ test("the engine can be loaded again after the GPU is lost", async () => {
   assert.match(message, / was lost: ./);
 });
 
-test("a browser without WebGPU is a NoWebGpu error", async () => {
+test("a browser without a GPU runs models on the CPU with a warning, unless it must not", async () => {
+  const onCpu = (page) =>
+    run(page, async ({ Wisp }) => {
+      const warnings = [];
+      const wisp = await Wisp.load({ device: "auto", onWarning: ({ code, message }) => warnings.push(`${code}: ${message}`) });
+      const { choices } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
+      const { api } = wisp.info.device;
+      await wisp.unload();
+      return { warnings, api, text: choices[0].text };
+    });
+  const check = ({ warnings, api, text }, reason) => {
+    assert.equal(api, "host");
+    assert.ok(text.length > 0);
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0], reason);
+  };
+  // The adapter of this browser is in software.
+  check(await onCpu(site.page), /^NoWebGpu: .* one in software: the model runs on the CPU/);
   const without = await blank({ webgpu: false });
   try {
-    const got = await run(without.page, async ({ Wisp }) => {
-      await Wisp.load();
-      return { code: "none" };
+    check(await onCpu(without.page), /^NoWebGpu: .*: the model runs on the CPU/);
+    const refused = await run(without.page, async ({ Wisp }) => {
+      const outcome = (device) => Wisp.load({ device }).then(() => "none", ({ code, message, advice }) => `${code}: ${message}. ${advice}`);
+      return [await outcome("webgpu"), await outcome("gpu")];
     });
-    assert.equal(got.code, "NoWebGpu");
-    assert.match(got.advice, /browser with WebGPU/);
+    assert.match(refused[0], /^NoWebGpu: .* Use a browser with WebGPU/);
+    assert.match(refused[1], /^InvalidRequest: device is "gpu": use "auto", "webgpu" or "cpu"/);
   } finally {
     await without.close();
   }

@@ -28,7 +28,7 @@ function native() {
 
 const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 const site = await blank();
-await site.page.evaluate(async () => (globalThis.wisp = await (await import("/wisp-web/index.js")).Wisp.load()));
+await site.page.evaluate(async () => (globalThis.wisp = await (await import("/wisp-web/index.js")).Wisp.load({ device: "webgpu" })));
 const rates = { native: { prefill: [], decode: [] }, browser: { prefill: [], decode: [] } };
 for (let i = 0; i < Number(rounds); i++) {
   const reports = { native: native(), browser: await site.page.evaluate((work) => globalThis.wisp.bench(work), WORK) };

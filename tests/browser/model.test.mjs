@@ -1,4 +1,4 @@
-// Whole models in the browser, in both classes of kernels: the model inside the package, exact and (quantised) with
+// Whole models in the browser, in both classes of kernels and on the CPU: the model inside the package, exact and (quantised) with
 // activations in 8 bits, and the GGUF file that WISP_TEST_MODEL names. Greedy tokens are those that the native program
 // computes on the host, log-probabilities are close. An ordinary run takes each model inside the package in one class: one of
 // the three on the kernels for GPUs, which take long on the browser's software adapter.
@@ -54,16 +54,17 @@ const MODELS = [
 ];
 
 for (const [i, { name, path, precision, close, isReal }] of MODELS.entries())
-for (const deviceClass of ["gpu", "software"].filter((one) => ALL || isReal || (one === "gpu") === takes(i, 3)))
-test(`${name} generates the host's tokens and log-probabilities, ${precision}, in class ${deviceClass}`, async (t) => {
+for (const where of ["gpu", "software", "cpu"].filter((one) => ALL || isReal || one === "cpu" || (one === "gpu") === takes(i, 3)))
+test(`${name} generates the host's tokens and log-probabilities, ${precision}, ${where === "cpu" ? "on the CPU" : `in class ${where}`}`, async (t) => {
   if (isReal && !MODEL) return t.skip("WISP_TEST_MODEL names no model");
   const model = path();
   const site = await blank({ mounts: model ? { "/model/": dirname(model) } : {} });
   t.after(() => site.close());
-  const asked = { deviceClass, precision, name: model && basename(model), prompts: PROMPTS, max_tokens: NEW_TOKENS, logprobs: TOP };
-  const got = await run(site.page, async ({ Wisp }, { deviceClass, precision, name, prompts, max_tokens, logprobs }) => {
+  const place = where === "cpu" ? { device: "cpu" } : { deviceClass: where };
+  const asked = { place, precision, name: model && basename(model), prompts: PROMPTS, max_tokens: NEW_TOKENS, logprobs: TOP };
+  const got = await run(site.page, async ({ Wisp }, { place, precision, name, prompts, max_tokens, logprobs }) => {
     const file = async () => new File([await (await fetch(`/model/${encodeURIComponent(name)}`)).blob()], name);
-    const wisp = await Wisp.load({ ...(name ? { model: await file() } : {}), deviceClass, precision });
+    const wisp = await Wisp.load({ ...(name ? { model: await file() } : {}), ...place, precision });
     const out = [];
     for (const prompt of prompts) {
       const request = { prompt, max_tokens, logprobs, return_token_ids: true, ignore_eos: true };

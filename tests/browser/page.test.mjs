@@ -83,11 +83,11 @@ const reset = () => page.evaluate((tokens) => {
   form.elements.maxTokens.dispatchEvent(new Event("input", { bubbles: true }));
 }, MAX_TOKENS);
 
-async function ask(text) {
-  await page.getByLabel("Message", { exact: true }).fill(text);
-  await page.keyboard.press("Enter");
-  const answer = page.locator(".message.assistant").last();
-  await page.locator(".message.assistant.busy").waitFor({ state: "detached", ...READY });
+async function ask(text, on = page) {
+  await on.getByLabel("Message", { exact: true }).fill(text);
+  await on.keyboard.press("Enter");
+  const answer = on.locator(".message.assistant").last();
+  await on.locator(".message.assistant.busy").waitFor({ state: "detached", ...READY });
   return answer.innerText();
 }
 
@@ -95,7 +95,7 @@ async function ask(text) {
 if (takes(2, 3)) test("both classes of kernels give the same answer", async () => {
   const answers = [];
   for (const deviceClass of ["gpu", "software"]) {
-    await visit({ path: `/?deviceClass=${deviceClass}` });
+    await visit({ path: `/?device=webgpu&deviceClass=${deviceClass}` });
     await limit(24);
     answers.push(await ask("Tell me a story about a brave fox."));
     assert.deepEqual(problems, []);
@@ -454,12 +454,14 @@ test("a model that does not fit the storage runs with a warning", async () => {
   }
 });
 
-test("a missing WebGPU is reported", async () => {
+test("a missing WebGPU is reported, and the page answers on the CPU", async () => {
   const without = await launch({ webgpu: false });
   try {
     const other = await without.newPage();
-    await other.goto(server.url + PAGE_PATH);
+    await other.goto(server.url);
     await shown("NoWebGpu", other);
+    await other.locator("#send:enabled").waitFor(READY);
+    assert.ok((await ask("Hello!", other)).length > 0);
   } finally {
     await without.close();
   }

@@ -1,9 +1,9 @@
-//! Runs single kernels on the browser's GPU, for tests with the cases of the native tests.
+//! Runs single kernels on the browser's GPU or the CPU, for tests with the cases of the native tests.
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wisp_engine::{
-    device::{Api, Buffer, Device, DeviceError, DeviceOptions, DeviceSpec, Dispatch, Usage},
+    device::{Api, Buffer, Device, DeviceError, DeviceOptions, Dispatch, Usage},
     extension::Extensions,
     graph::{DType, Graph, Shape},
     session::{DebugConfig, Dims, InferenceSession, InitOptions, Model, Tensor},
@@ -11,7 +11,10 @@ use wisp_engine::{
 };
 use wisp_shaders::{Access, Kernel};
 
-use crate::{error::Failure, options::feature_level};
+use crate::{
+    error::Failure,
+    options::{Place, feature_level},
+};
 
 /// A device that runs kernels by name.
 #[wasm_bindgen]
@@ -74,21 +77,21 @@ impl Kernels {
 
 #[wasm_bindgen]
 impl Kernels {
-    /// Opens the browser's device.
+    /// Opens the browser's GPU, or the CPU.
     ///
     /// # Errors
     ///
     /// If the browser has no WebGPU device.
-    pub async fn open(baseline: bool) -> Result<Kernels, JsValue> {
-        let spec = DeviceSpec::Adapter {
-            api: Api::WebGpu,
-            index: 0,
+    pub async fn open(cpu: bool, baseline: bool) -> Result<Kernels, JsValue> {
+        let place = match cpu {
+            true => Place::Cpu,
+            false => Place::WebGpu,
         };
         let device_options = DeviceOptions {
             feature_level: feature_level(baseline),
             ..DeviceOptions::default()
         };
-        let device = Device::open(&spec, device_options).await;
+        let device = Device::open(&place.spec(), device_options).await;
         Ok(Kernels {
             device: device.map_err(Failure::from)?,
         })
@@ -103,6 +106,8 @@ impl Kernels {
         let needs = kernel(name)?.needs;
         let has = &self.device.info().capabilities;
         let unmet = match () {
+            // The twin of a kernel needs nothing.
+            () if self.device.info().api == Api::Host => None,
             () if needs.subgroups && !has.subgroups => Some("subgroups"),
             () if needs.f16 && !has.f16 => Some("f16"),
             () if needs.min_subgroup_size > has.min_subgroup_size => Some("subgroup size"),

@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
     Canceller, Error, Events, LoadProgress, Model,
-    device::{Api, Device, DeviceInfo, DeviceSpec},
+    device::{Device, DeviceInfo},
     pipelines::{
         ModelFiles,
         benchmark::{Workload, speed, warm_up},
@@ -81,7 +81,7 @@ where
     next.await
 }
 
-/// A model on the browser's GPU. Concurrent requests run as one batch.
+/// A model on the browser's GPU or on the CPU. Concurrent requests run as one batch.
 #[wasm_bindgen(js_name = Model)]
 pub struct JsModel {
     model: Model,
@@ -110,11 +110,7 @@ async fn open(
     note: Function,
 ) -> Result<JsModel, Failure> {
     let options: LoadOptions = serde_json::from_str(options)?;
-    let spec = DeviceSpec::Adapter {
-        api: Api::WebGpu,
-        index: 0,
-    };
-    let device = Device::open(&spec, options.device()).await?;
+    let device = Device::open(&options.device.spec(), options.device_options()).await?;
     let remote = |file| Arc::new(Source::new(file, device.clone())) as Arc<dyn RemoteFile>;
     let checkpoint = Checkpoint::open_remote(files.into_iter().map(remote).collect()).await?;
     let files = ModelFiles::from_files(&options.name, checkpoint, &described(texts))?;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use wisp_engine::{
     Message, ModelBuilder, SamplingParams,
     chat::{ChatRequest, ReasoningEffort},
-    device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
+    device::{Api, DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel},
     grammar::Constraint,
     pipelines::{
         CacheStrategy, GenerateOptions, PipelineConfig, chat_template::ControlTokens,
@@ -16,6 +16,25 @@ use wisp_engine::{
 
 /// The limit of `max_batch`.
 const MAX_BATCH: u64 = 64;
+
+/// Where a model runs.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    #[default]
+    WebGpu,
+    Cpu,
+}
+
+impl Place {
+    pub fn spec(self) -> DeviceSpec {
+        let api = match self {
+            Place::WebGpu => Api::WebGpu,
+            Place::Cpu => Api::Host,
+        };
+        DeviceSpec::Adapter { api, index: 0 }
+    }
+}
 
 /// The options of loading a model.
 #[derive(Deserialize)]
@@ -31,10 +50,12 @@ pub struct LoadOptions {
     max_step_tokens: u64,
     /// Tokens per sequence that one submission samples.
     max_steps: u64,
-    /// The format of the KV cache; `None` for that of the device, `float16`.
+    /// The format of the KV cache; `None` for that of the device: `float16`, on the CPU `float32`.
     kv_cache_format: Option<KvCacheFormat>,
     /// Whether requests with a common prefix share its keys and values.
     prefix_caching: bool,
+    /// Where the model runs.
+    pub device: Place,
     /// Whether to use only features and limits that every browser guarantees.
     baseline: bool,
     /// The class of kernels.
@@ -55,6 +76,7 @@ impl Default for LoadOptions {
             max_steps: 8,
             kv_cache_format: None,
             prefix_caching: true,
+            device: Place::default(),
             baseline: false,
             device_class: DeviceClassChoice::Auto,
             precision: Precision::Exact,
@@ -65,7 +87,7 @@ impl Default for LoadOptions {
 
 impl LoadOptions {
     /// Returns the options with which the device is opened.
-    pub fn device(&self) -> DeviceOptions {
+    pub fn device_options(&self) -> DeviceOptions {
         DeviceOptions {
             feature_level: feature_level(self.baseline),
             device_class: self.device_class,

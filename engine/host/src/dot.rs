@@ -4,8 +4,8 @@
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd};
 
-/// The largest number of vectors at once, so that their sums stay in registers.
-pub(super) const MAX_VECTORS: usize = 4;
+/// The largest number of vectors at once, so that their sums stay in registers: 2 or 4.
+pub(super) const MAX_VECTORS: usize = if IS_SMALL { 2 } else { 4 };
 
 /// [`dots`] for one encoding.
 pub(super) type Dots = fn(Planes, usize, &[&[f32]], &mut [[f32; MAX_VECTORS]]);
@@ -22,6 +22,8 @@ simd! {
             [] => {}
             [a] => dots_in::<E, S, 1>(planes, first, [a], out),
             [a, b] => dots_in::<E, S, 2>(planes, first, [a, b], out),
+            // There are no more, and no code for them.
+            [..] if MAX_VECTORS == 2 => {}
             // A fourth product costs less than code of its own for three.
             [a, b, c] => dots_in::<E, S, 4>(planes, first, [a, b, c, c], out),
             [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, [a, b, c, d], out),
@@ -38,8 +40,8 @@ pub(super) const BLOCKS_AHEAD: usize = 256;
 /// Blocks that are multiplied by a loop that compilers unroll.
 const GROUP: usize = 8;
 
-/// Whether blocks are multiplied in groups. The module of browsers is downloaded: it has the loop over single blocks only.
-const IN_GROUPS: bool = cfg!(not(target_arch = "wasm32"));
+/// Whether less code matters more than speed: the module of browsers is downloaded.
+const IS_SMALL: bool = cfg!(target_arch = "wasm32");
 
 #[inline(always)]
 fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
@@ -122,9 +124,9 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     for start in (0..blocks).step_by(SCALES_AHEAD) {
         let factors = &mut factors[..SCALES_AHEAD.min(blocks - start)];
         E::load_scales::<S>(planes, first + start, factors);
-        let (groups, rest) = match IN_GROUPS {
-            true => factors.as_chunks::<GROUP>(),
-            false => (&[][..], &*factors),
+        let (groups, rest) = match IS_SMALL {
+            true => (&[][..], &*factors),
+            false => factors.as_chunks::<GROUP>(),
         };
         // As many as there are factors, so that few indices need a check.
         let mut vectors = [&[][..]; T];

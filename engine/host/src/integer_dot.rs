@@ -21,6 +21,8 @@ simd! {
             [] => {}
             [a] => dots_in::<E, S, 1>(planes, first, blocks, [a], out),
             [a, b] => dots_in::<E, S, 2>(planes, first, blocks, [a, b], out),
+            // There are no more, and no code for them.
+            [..] if MAX_VECTORS == 2 => {}
             [a, b, c] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, c], out),
             [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, d], out),
         }

@@ -122,6 +122,8 @@ macro_rules! tiles {
 }
 
 tiles!(Portable: 1, 1);
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+tiles!(Simd128: 1, 2);
 #[cfg(target_arch = "x86_64")]
 tiles!(Avx512Vnni: 3, 4; AvxVnni: 1, 4; Avx2: 1, 4);
 // NEON has 32 vectors of four words.

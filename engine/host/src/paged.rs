@@ -41,14 +41,16 @@ impl Visibility<'_> {
             0 => usize::MAX,
             window => window as usize,
         };
+        // An invalid position may be the largest index of a 32-bit machine.
+        let next = position.saturating_add(1);
         let lengths = self.lengths.and_then(|lengths| lengths.get(sequence));
         let length = lengths.map_or(0, |length| *length as usize);
         let end = length.min(position.saturating_add(window));
         let start = match self.chunked {
             true => position - position % window.max(1),
-            false => (position + 1).saturating_sub(window),
+            false => next.saturating_sub(window),
         };
-        start..end.max(position + 1)
+        start..end.max(next)
     }
 }
 

@@ -122,6 +122,8 @@ macro_rules! tiles {
 }
 
 tiles!(Portable: 2, 1, 2);
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+tiles!(Simd128: 2, 1, 2);
 #[cfg(target_arch = "x86_64")]
 tiles!(Avx512: 12, 2, 24; Avx2: 6, 1, 6);
 #[cfg(target_arch = "aarch64")]

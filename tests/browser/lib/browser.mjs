@@ -28,7 +28,7 @@ export async function launch({ webgpu = true, ...options } = {}) {
 export async function open(context, url) {
   const page = await context.newPage();
   if (process.env.VERBOSE) page.on("console", (message) => console.error("  page:", message.text()));
-  page.on("pageerror", (error) => console.error("  page error:", error.message));
+  page.on("pageerror", (error) => console.error("  page error:", process.env.VERBOSE ? error.stack : error.message));
   await page.goto(url);
   return page;
 }

@@ -30,8 +30,8 @@ export const takes = (i, n) => ALL || (TURN + i) % n === 0;
 
 /** The class of kernels that models run unless a test chooses one: `gpu`, `software`, or by default the adapter's own. */
 const deviceClass = process.env.WISP_TEST_CLASS || undefined;
-/** The page's address with that class. */
-export const PAGE_PATH = deviceClass ? `/?deviceClass=${deviceClass}` : "/";
+/** The page's address with that class, on WebGPU though its adapter is in software. */
+export const PAGE_PATH = `/?device=webgpu${deviceClass ? `&deviceClass=${deviceClass}` : ""}`;
 
 export const json = (path) => JSON.parse(readFileSync(path, "utf8"));
 
@@ -54,15 +54,15 @@ export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
 }
 
 /**
- * Runs a function on the page with the package's exports. An error is returned as { code, message }. Models have the KV
- * cache with which every device gives the same tokens, unless the function asks for another. `engine` resolves to a
+ * Runs a function on the page with the package's exports. An error is returned as { code, message }. Models run on WebGPU, whose
+ * adapter is in software, unless the function asks for another device, and have the KV cache with which every device gives the same tokens, unless the function asks for another. `engine` resolves to a
  * loaded built-in model that stays with the page: functions share it, because a load takes seconds, and do not unload it.
  */
 export function run(page, body, argument) {
   return page.evaluate(
     async ([source, argument, deviceClass]) => {
       const package_ = await import("/wisp-web/index.js");
-      const load = (options) => package_.Wisp.load({ deviceClass, kvCacheFormat: "float32", ...options });
+      const load = (options) => package_.Wisp.load({ device: "webgpu", deviceClass, kvCacheFormat: "float32", ...options });
       const Wisp = Object.assign(Object.create(package_.Wisp), { load });
       const engine = () => (globalThis.sharedEngine ??= load().catch((error) => {
         globalThis.sharedEngine = undefined;

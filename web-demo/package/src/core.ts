@@ -24,12 +24,16 @@ export interface EngineOptions {
   /** Maximum tokens sampled per submission, which takes about a second at most. Default: 8. Fewer react to cancellation
    *  sooner, more are faster. */
   maxSteps?: number;
-  /** The format of the KV cache. Default: `float16`. `float32` needs twice the memory, and gives the same tokens as
+  /** The format of the KV cache. Default: `float16`, on the CPU `float32`. `float32` needs twice the memory, and gives the same tokens as
    *  every other device; `q8_0` needs about 30 % of that. */
   kvCacheFormat?: "float32" | "float16" | "q8_0";
   /** Whether requests with a common prefix share its keys and values, as the questions of a chat do. Default: true. Without
    *  it, layers with a sliding window need memory for the window only. */
   prefixCaching?: boolean;
+  /** Where the model runs: on the adapter of WebGPU (`webgpu`), or in WebAssembly on one core of the CPU (`cpu`), which every
+   *  browser can, with models of up to about 3 GB. Default: `auto`, the GPU, or the CPU with a warning where WebGPU is missing
+   *  or has an adapter in software only. */
+  device?: "auto" | "webgpu" | "cpu";
   /** Use only features and limits that every browser guarantees. */
   baseline?: boolean;
   /** The class of kernels: those for GPUs, or those for software adapters such as SwiftShader. Both compute the same
@@ -50,7 +54,7 @@ export interface EngineOptions {
 export interface LoadProgress {
   /** The current phase. */
   phase: "starting" | "opening" | "downloading" | "reading" | "compiling" | "ready";
-  /** Bytes of weights on the GPU. Where the server sends no parts of files, first the bytes of each file as it arrives. */
+  /** Bytes of weights on the device. Where the server sends no parts of files, first the bytes of each file as it arrives. */
   loaded: number;
   /** Bytes of all weights, or of the file that arrives; 0 while unknown. */
   total: number;
@@ -114,11 +118,11 @@ export interface Vectors {
 
 /** Bytes in use. */
 export interface Memory {
-  /** Currently on the GPU. */
+  /** Currently on the model's device. */
   gpu: number;
-  /** The peak on the GPU. */
+  /** The peak on it. */
   gpuPeak: number;
-  /** Of the WebAssembly module. */
+  /** Of the WebAssembly module; models on the CPU are within it. */
   wasm: number;
 }
 
@@ -130,10 +134,25 @@ let module: Promise<unknown> | undefined;
 /** Ends with the last load on this thread. Loads run one after the other: see `device` of gpu.ts. */
 let lastLoad: Promise<unknown> = Promise.resolve();
 
+/** Returns where a model runs, with the GPU prepared for it. */
+async function choose({ device = "auto", baseline = false }: EngineOptions, onWarning: (warning: WispError) => void): Promise<"webgpu" | "cpu"> {
+  if (device === "cpu") return device;
+  if (device !== "auto" && device !== "webgpu") throw new WispError("InvalidRequest", `device is ${JSON.stringify(device)}: use "auto", "webgpu" or "cpu"`);
+  try {
+    await prepare(baseline, device === "webgpu");
+    return "webgpu";
+  } catch (error) {
+    const { code, message } = WispError.from(error);
+    if (device === "webgpu" || code !== "NoWebGpu") throw error;
+    onWarning(new WispError(code, `${message}: the model runs on the CPU, slower than on a GPU`));
+    return "cpu";
+  }
+}
+
 /** The engine, in a worker or on the page's thread. Its methods are called by name. */
 export class Core {
   private model: Model | undefined;
-  /** The model's device. */
+  /** The model's GPU. */
   private gpu: GPUDevice | undefined;
   private readonly requests = new Set<{ canceller: Canceller; ended: Promise<unknown> }>();
 
@@ -162,7 +181,8 @@ export class Core {
     let progress: LoadProgress = { phase: "starting", loaded: 0, total: 0 };
     const tell = (news: Partial<LoadProgress>) => emit({ progress: (progress = { ...progress, ...news }) });
     tell({});
-    await prepare(options.baseline ?? false);
+    const onWarning = (warning: WispError) => emit({ warning: { code: warning.code, message: warning.message } });
+    const chosen = await choose(options, onWarning);
     module ??= initialise().catch((error: unknown) => {
       module = undefined;
       throw new WispError("Network", "the engine's module cannot be fetched", error);
@@ -174,7 +194,6 @@ export class Core {
       const phase = origin === "network" ? "downloading" : "reading";
       if (progress.phase !== phase) tell({ phase });
     };
-    const onWarning = (warning: WispError) => emit({ warning: { code: warning.code, message: warning.message } });
     let isTold = false;
     const onWhole = (loaded: number, total: number) => {
       // Smaller files are never resumed.
@@ -196,6 +215,7 @@ export class Core {
         throw error;
       }),
     }));
+    const gpu = () => (chosen === "webgpu" ? device() : undefined);
     const canceller = new Canceller();
     const cancel = () => canceller.cancel();
     signal.addEventListener("abort", cancel);
@@ -203,7 +223,7 @@ export class Core {
       const name = files.name;
       const onProgress = (loaded: number, total: number) => tell({ loaded, total });
       const onNote = (code: WispErrorCode, text: string) => onWarning(new WispError(code, text));
-      const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, onProgress, onNote);
+      const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options, device: chosen }), canceller, onProgress, onNote);
       tell({ phase: "compiling" });
       await compiled().catch((error: unknown) => {
         model.free();
@@ -211,7 +231,7 @@ export class Core {
       });
       this.model = model;
     } catch (error) {
-      device()?.destroy();
+      gpu()?.destroy();
       throw failure ?? error;
     } finally {
       signal.removeEventListener("abort", cancel);
@@ -219,9 +239,8 @@ export class Core {
       await Promise.all(files.weights.map((file) => file.close()));
     }
     const info: ModelInfo = JSON.parse(this.model.info());
-    const gpu = device();
-    this.gpu = gpu;
-    void gpu?.lost.then(({ reason, message }) => {
+    this.gpu = gpu();
+    void this.gpu?.lost.then(({ reason, message }) => {
       if (this.model) emit({ lost: message || reason });
     });
     tell({ phase: "ready" });

@@ -89,12 +89,14 @@ function wrapRequestDevice(): void {
   };
 }
 
-/** Checks that a WebGPU adapter exists, and prepares the creation of the engine's device. */
-export async function prepare(baseline: boolean): Promise<void> {
+/** Checks that a WebGPU adapter exists, and prepares the creation of the engine's device. A software adapter, which is several
+ *  times slower than the engine on the CPU, will do if it is `wanted`. */
+export async function prepare(baseline: boolean, wanted: boolean): Promise<void> {
   const gpu = globalThis.navigator?.gpu;
   if (!gpu) throw new WispError("NoWebGpu", "this browser does not support WebGPU");
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" }).catch(() => null);
   if (!adapter) throw new WispError("NoWebGpu", "WebGPU found no usable GPU in this browser");
+  if (!wanted && adapter.info?.isFallbackAdapter) throw new WispError("NoWebGpu", "WebGPU found no GPU in this browser but one in software");
   if (!wrapped) {
     wrapped = true;
     wrapRequestDevice();

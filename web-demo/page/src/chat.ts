@@ -68,7 +68,8 @@ function follow(change: () => void): void {
 async function showFigures(tokens: number, first: number, seconds: number): Promise<void> {
   const rate = seconds > 0 ? `${((tokens - 1) / seconds).toFixed(1)} tokens/s` : `${tokens} tokens`;
   const memory = await engine()?.memory();
-  const used = memory ? [`GPU ${size(memory.gpu)}`, `page ${size(memory.wasm)}`] : [];
+  const onGpu = engine()?.info.device.api === "webgpu" && memory ? [`GPU ${size(memory.gpu)}`] : [];
+  const used = memory ? [...onGpu, `page ${size(memory.wasm)}`] : [];
   const figures = [rate, `first after ${first.toFixed(2)} s`, ...used];
   byId("speed").replaceChildren(...figures.map((textContent) => make("span", { textContent })));
 }

@@ -2,13 +2,19 @@ import { type LoadProgress, type ModelSource, Wisp, WispError } from "wisp-web";
 import { announce, byId, hide, make, size } from "./dom.js";
 
 const PHASES: Record<LoadProgress["phase"], string> = {
-  starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading to the GPU",
-  compiling: "Preparing the GPU", ready: "Ready",
+  starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading the weights",
+  compiling: "Preparing the kernels", ready: "Ready",
 };
 
-/** The class of kernels, for tests: `?deviceClass=gpu` runs those for GPUs on any adapter. */
-const DEVICE_CLASSES = ["gpu", "software"] as const;
-const deviceClass = DEVICE_CLASSES.find((name) => name === new URLSearchParams(location.search).get("deviceClass"));
+/** A parameter of the page's address that has one of some values. */
+function parameter<T extends string>(name: string, values: readonly T[]): T | undefined {
+  const given = new URLSearchParams(location.search).get(name);
+  return values.find((value) => value === given);
+}
+
+/** For tests: `?device=webgpu&deviceClass=gpu` runs the kernels for GPUs on any adapter. */
+const device = parameter("device", ["webgpu", "cpu"]);
+const deviceClass = parameter("deviceClass", ["gpu", "software"]);
 
 let current: Wisp | undefined;
 let loading: AbortController | undefined;
@@ -78,7 +84,7 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
   if (loading !== controller) return false;
   byId("model-name").textContent = title;
   try {
-    const wisp = await Wisp.load({ model, deviceClass, onProgress: show, onWarning: complain, signal: controller.signal });
+    const wisp = await Wisp.load({ model, device, deviceClass, onProgress: show, onWarning: complain, signal: controller.signal });
     if (controller.signal.aborted) {
       await wisp.unload();
       return false;

@@ -40,6 +40,8 @@ pub use integers::{Floats, IntegerEncoding, group_blocks, with_integer_encoding}
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use planes::{Planes, RowPrefetcher, plane_bytes};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub use simd::{Avx2, Avx512, Avx512Vnni, AvxVnni};
 pub use simd::{Baseline, IntegerSimd, Portable, Simd, simd};

@@ -71,7 +71,11 @@ pub trait IntegerSimd: 'static {
 }
 
 /// Words of which, from index `16 - count` on, the first `count` have all bits set.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_feature = "simd128"
+))]
 pub(super) static KEPT: [u32; 32] = {
     let mut kept = [0; 32];
     let mut i = 0;

@@ -13,6 +13,10 @@ mod neon;
 mod neon_integers;
 mod ops;
 mod portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128_integers;
 #[cfg(target_arch = "x86_64")]
 mod transpose;
 #[cfg(target_arch = "x86_64")]
@@ -30,13 +34,22 @@ pub use neon::Neon;
 pub use neon_integers::{NeonDot, NeonI8mm};
 pub use ops::Simd;
 pub use portable::Portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use simd128::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
 /// The instruction set that every processor of the target has.
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(not(any(
+    target_arch = "aarch64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+)))]
 pub type Baseline = Portable;
 
 /// The instruction set that every processor of the target has.
 #[cfg(target_arch = "aarch64")]
 pub type Baseline = Neon;
+
+/// The instruction set that every processor of the target has.
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub type Baseline = Simd128;
